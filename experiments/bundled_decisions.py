@@ -30,11 +30,9 @@ from experiments.training_data import read_records, write_records
 from nq import storage
 from nq.bundle import RANKER, READER, bundled_model, bundled_pair
 from nq.config import CascadeDecision, DecisionConfig
-from nq.evaluation.evaluate import example_labels
-from nq.evaluation.labels import prediction_label
-from nq.evaluation.nq_eval import Gold
-from nq.evaluation.tuning import FOLDS, Predictions, best_thresholds, fold_of
-from nq.formats.outputs import encode_prediction
+from nq.evaluation.evaluate import example_gold
+from nq.evaluation.nq_eval import Gold, Predictions
+from nq.evaluation.tuning import FOLDS, best_thresholds, fold_of
 from nq.model.folder import ModelFolder, save_settings
 from nq.model.model import Model
 from nq.postprocess.fit import (
@@ -184,14 +182,14 @@ def fit_decision(
     predictions: Predictions = {}
     by_fold = [fitted(fold) for fold in range(FOLDS)]
     for page, fold in zip(pages, folds, strict=True):
-        labels = example_labels(page.example)
+        labels = example_gold(page.example)
         if fold is None or not labels:
             continue
         prediction = rank(page.example, page.scores, by_fold[fold]).prediction()
         for repeat in range(page.of.repeats):
             key = f"{page.of}{page.example.example_id}/{repeat}"
             gold[key] = labels
-            predictions[key] = prediction_label(encode_prediction(prediction))
+            predictions[key] = prediction
     return best_thresholds(gold, predictions, fitted(None))
 
 

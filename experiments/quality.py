@@ -21,12 +21,10 @@ from nq.commands.tune import ROWS
 from nq.errors import Error
 from nq.evaluation import nq_eval
 from nq.evaluation.calibration import area_under_roc
-from nq.evaluation.evaluate import example_labels
-from nq.evaluation.labels import prediction_label
-from nq.evaluation.nq_eval import Gold
-from nq.evaluation.tuning import Predictions, measure
+from nq.evaluation.evaluate import example_gold
+from nq.evaluation.nq_eval import Gold, Predictions
+from nq.evaluation.tuning import measure
 from nq.formats.input_files import find_files
-from nq.formats.outputs import encode_prediction
 from nq.lab.choose import with_profile
 from nq.model.model import Model
 from nq.postprocess.blocks import Blocks
@@ -80,15 +78,14 @@ def _figures(finished: FinishedRun, half: str) -> Values:
     odds = list[float]()
     is_yes = list[bool]()
     for example, scores in finished:
-        labels = example_labels(example)
+        labels = example_gold(example)
         if not labels or not in_half(example.example_id, half):
             continue
         key = example.example_id
         ranking = rank(example, scores, without_thresholds)
         gold[key] = labels
-        predictions[key] = prediction_label(encode_prediction(ranking.prediction()))
-        first = Prediction(key, first_paragraph(example), 1.0)
-        first_paragraphs[key] = prediction_label(encode_prediction(first))
+        predictions[key] = ranking.prediction()
+        first_paragraphs[key] = Prediction(key, first_paragraph(example), 1.0)
         if separation := yes_no_separation(example, ranking.evidence):
             odds.append(separation[0])
             is_yes.append(separation[1])

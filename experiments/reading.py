@@ -124,7 +124,9 @@ def _answers(judgments: Sequence[JudgedPrediction]) -> dict[str, float]:
     """Returns the figures of the answers that a decision gives."""
     of_all = metrics(judgments)
     figures = {name: of_all[key] for name, key in F1.items()}
-    decided = [nq_eval.decisions_of_one(j.gold, j.label) for j in judgments if j.gold is not None]
+    decided = [
+        nq_eval.decisions_of_one(j.gold, j.prediction) for j in judgments if j.gold is not None
+    ]
     for name, several in zip(("long", "short"), zip(*decided, strict=True), strict=True):
         given = [decision for decision in several if decision.predicted]
         scores = [d.score for d in given]

@@ -23,12 +23,12 @@ from experiments.command import in_half, markdown
 from experiments.compression.models import in_new_process, run_once
 from nq.commands import arguments
 from nq.errors import Error
-from nq.evaluation.labels import Label, same_answers
+from nq.evaluation.official import places
 from nq.formats.input_files import find_files
 from nq.inference.profile import BASELINE, Profile
 from nq.inference.rescore import CLOSE, compute_type, exact_profile
 from nq.postprocess.ranking import decision_margin, rank
-from nq.records import ExampleId
+from nq.records import ExampleId, Prediction
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 
@@ -92,10 +92,10 @@ def _rows(profile: Profile, args: argparse.Namespace) -> Iterator[Values]:
         }
 
 
-def _changed(predictions: Mapping[ExampleId, Label], baseline: FinishedRun) -> list[ExampleId]:
+def _changed(predictions: Mapping[ExampleId, Prediction], baseline: FinishedRun) -> list[ExampleId]:
     """Returns the examples whose answers differ from those of baseline."""
     expected = baseline.predictions
-    return [key for key, label in predictions.items() if not same_answers(label, expected[key])]
+    return [key for key, one in predictions.items() if places(one) != places(expected[key])]
 
 
 def table(result: Values) -> str:

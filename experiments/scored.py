@@ -10,7 +10,6 @@ from experiments.command import in_half
 from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.evaluation.evaluate import Evaluation, JudgedPrediction, judge
-from nq.formats.outputs import encode_prediction
 from nq.postprocess.decision import decide
 from nq.records import Example, Scores
 from nq.runs.folder import FinishedRun
@@ -30,7 +29,7 @@ def judged(
 ) -> list[JudgedPrediction]:
     """Returns what the answers of a decision to the examples of a half are."""
     return [
-        judge(example, encode_prediction(decide(example, scores, decision).prediction))
+        judge(example, decide(example, scores, decision).prediction)
         for example, scores in scored
         if in_half(example.example_id, half)
     ]

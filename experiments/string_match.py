@@ -18,7 +18,7 @@ from experiments.scored import answered
 from nq.errors import Error
 from nq.evaluation.text_match import normalize
 from nq.formats import lines
-from nq.records import ExampleKey, Span
+from nq.records import ExampleKey
 from nq.runs.job import Job
 
 
@@ -28,8 +28,8 @@ def match(args: argparse.Namespace) -> int:
         gold, answers = _gold(finished.job), []
         for source, example in finished.sources():
             if texts := gold.get(source.key):
-                spans = finished.predictions[example.example_id].short_spans
-                answers.append((" ".join(example.text(Span(*s.tokens)) for s in spans), texts))
+                spans = finished.predictions[example.example_id].shorts
+                answers.append((" ".join(map(example.text, spans)), texts))
     if not answers:
         raise Error("no record of the data has 'answers' to compare with")
     matched = sum(normalize(answer) in map(normalize, texts) for answer, texts in answers)

@@ -69,6 +69,10 @@ class Span:
     start: int
     end: int
 
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return self.start, self.end
+
     def contains(self, other: Span) -> bool:
         """Returns whether ``other`` is wholly inside this span.
 
@@ -86,8 +90,27 @@ class Candidate:
     top_level: bool
 
 
+class Answer:
+    """A long and a short answer, or neither: of an annotator, a decision or an n-best list."""
+
+    __slots__ = ()
+    long: Span | None
+    shorts: tuple[Span, ...]
+    yes_no: YesNo
+
+    @property
+    def has_short(self) -> bool:
+        """Whether there is a short or a yes/no answer."""
+        return bool(self.shorts) or self.yes_no is not YesNo.NONE
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is a long, a short or a yes/no answer."""
+        return self.long is not None or self.has_short
+
+
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class Annotation(Answer):
     """The gold answer of one annotator.
 
     ``candidate`` is the index of the long answer in the example's candidates,
@@ -432,7 +455,7 @@ Columns = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Answer):
     """The prediction for one example; every example has exactly one, answered or not."""
 
     example_id: ExampleId
@@ -442,14 +465,9 @@ class Prediction:
     short_score: float = 0.0
     yes_no: YesNo = YesNo.NONE
 
-    @property
-    def answered(self) -> bool:
-        """Whether there is a long, a short or a yes/no answer."""
-        return self.long is not None or bool(self.shorts) or self.yes_no is not YesNo.NONE
-
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Answer):
     """One entry of the n-best list: a block of the page and its best short answer.
 
     With ``asks_yes_no`` that is yes or no, and the model cannot tell which.

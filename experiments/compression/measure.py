@@ -23,7 +23,7 @@ from experiments.planning.models import window_gflop
 from nq import processor
 from nq.config import DecisionConfig
 from nq.evaluation.gate import question_counts, relative_loss
-from nq.evaluation.labels import same_answers
+from nq.evaluation.official import places
 from nq.inference.profile import Profile
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
@@ -237,7 +237,7 @@ class Compression:
             "low": loss.low,
             "high": loss.high,
             "questions": len(gold),
-            "changed": sum(not same_answers(mine[key], others[key]) for key in gold),
+            "changed": sum(places(mine[key]) != places(others[key]) for key in gold),
         }
 
     def _speed(self, variant: Variant, folder: Path) -> Values:

@@ -24,16 +24,14 @@ from nq.commands.main import console
 from nq.config import DecisionConfig
 from nq.errors import Error
 from nq.evaluation import tuning
-from nq.evaluation.evaluate import example_labels
-from nq.evaluation.labels import Label, prediction_label
+from nq.evaluation.evaluate import example_gold
 from nq.evaluation.nq_eval import Gold
-from nq.formats.outputs import encode_prediction
 from nq.model.config import ModelConfig
 from nq.model.folder import ModelFolder, save_settings
 from nq.postprocess.decision import decide
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
-from nq.records import ExampleId
+from nq.records import ExampleId, Prediction
 from nq.runs.folder import FinishedRun
 from nq.runs.job import Job
 from nq.runs.run import run
@@ -166,15 +164,15 @@ def tune(finished: FinishedRun, folder: Path) -> None:
 
 def odd_half(
     finished: FinishedRun, decision: DecisionConfig
-) -> tuple[Gold, dict[ExampleId, Label]]:
+) -> tuple[Gold, dict[ExampleId, Prediction]]:
     """Returns gold and predictions of annotated questions that no decision was fitted to."""
     gold: Gold = {}
-    predictions: dict[ExampleId, Label] = {}
+    predictions: dict[ExampleId, Prediction] = {}
     for example, scores in finished:
         if example.annotations and tuning.fold_of(example.example_id) is None:
             prediction = decide(example, scores, decision).prediction
-            gold[example.example_id] = example_labels(example)
-            predictions[example.example_id] = prediction_label(encode_prediction(prediction))
+            gold[example.example_id] = example_gold(example)
+            predictions[example.example_id] = prediction
     return gold, predictions
 
 

@@ -14,9 +14,10 @@ from itertools import chain
 
 from nq.commands.terminal import Parser
 from nq.errors import Error
-from nq.evaluation.labels import Label, read_gold, read_predictions
-from nq.evaluation.nq_eval import Gold, Inputs, decisions, metrics_table, score
+from nq.evaluation.nq_eval import Gold, Inputs, TextPlace, decisions, metrics_table, score
+from nq.evaluation.official import FileSpan, read_gold, read_predictions
 from nq.formats.input_files import matching_files
+from nq.records import Answer
 from nq.text import visible
 
 KINDS = ("long", "short")
@@ -107,7 +108,11 @@ def _read(args: argparse.Namespace) -> Inputs:
 
 def _few_annotators(gold: Gold, needed: int, one_annotator: bool) -> str:
     """Returns a note that examples have fewer annotators than ``needed``; empty if none has."""
-    counts = [len(labels) for labels in gold.values() if not any(one.is_text for one in labels)]
+    counts = [
+        len(answers)
+        for answers in gold.values()
+        if not any(isinstance(one, TextPlace) for one in answers)
+    ]
     few = [n for n in counts if n < needed and not (one_annotator and n == 1)]
     if not few:
         return ""
@@ -121,9 +126,10 @@ def _few_annotators(gold: Gold, needed: int, one_annotator: bool) -> str:
     )
 
 
-def _unofficial(labels: Iterable[Label]) -> str:
+def _unofficial(answers: Iterable[Answer]) -> str:
     """Returns a note on spans that the official script refuses; empty if there is none."""
-    count = sum(not span.is_official for one in labels for span in (one.long, *one.short))
+    spans = chain.from_iterable((one.long, *one.shorts) for one in answers)
+    count = sum(isinstance(span, FileSpan) and not span.is_official for span in spans)
     note = f"{count} spans lack start_byte or another field; the official script refuses them"
     return note if count else ""
 
@@ -141,9 +147,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "nq eval") -> int:
             print(json.dumps(of_texts, indent=indent))
             return 0
         metrics = score(gold, predictions, needed, args.one_annotator) | of_texts
-        labels = chain(*gold.values(), predictions.values())
+        answers = chain(*gold.values(), predictions.values())
         few = _few_annotators(gold, max(needed), args.one_annotator)
-        for note in filter(None, (few, _unofficial(labels))):
+        for note in filter(None, (few, _unofficial(answers))):
             print(f"{prog}: note: {note}", file=sys.stderr)
         if args.pretty_print:
             decided = decisions(gold, predictions, needed, args.one_annotator)

@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nq.evaluation.evaluate import Evaluation, JudgedPrediction, Verdict, expected_texts, judge
+from nq.evaluation.evaluate import Evaluation, JudgedPrediction, expected_texts, judge
+from nq.evaluation.nq_eval import Verdict
 from nq.formats import outputs
 from nq.formats.documents import one_line
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.postprocess.decision import RankedPrediction
-from nq.records import Annotation, Example, Prediction, YesNo
+from nq.records import Answer, Example, Prediction, YesNo
 
 PREDICTIONS = "predictions.json"
 
@@ -56,7 +57,7 @@ def answer(
     # the predictions of the originals' rules, which rank nothing, have no bytes
     token_bytes = example.token_bytes if ranked.ranking else None
     encoded = encode_prediction(prediction, token_bytes, example)
-    judgment = judge(example, encoded)
+    judgment = judge(example, prediction)
     return Answered(
         encoded,
         not prediction.answered,
@@ -100,7 +101,7 @@ def table_row(example: Example, prediction: Prediction, verdict: Verdict | None)
     return AnswerRow(example.question, answer, verdict, tuple(expected))
 
 
-def answer_text(example: Example, answer: Prediction | Annotation) -> str:
+def answer_text(example: Example, answer: Answer) -> str:
     """Returns the answer in words: YES or NO, the short answers, the long one, or empty."""
     if answer.yes_no is not YesNo.NONE:
         return str(answer.yes_no)

@@ -1,21 +1,18 @@
 """Scores predictions against the gold answers of any input format, by the official metrics."""
 
-import enum
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from nq.evaluation import labels, nq_eval, text_match
+from nq.evaluation import nq_eval, text_match
+from nq.evaluation.nq_eval import Verdict
+from nq.evaluation.official import FileSpan, read_predictions, token_spans
 from nq.formats import input_files
 from nq.formats.outputs import byte_span
 from nq.formats.own_data import PageFolder
 from nq.questions import page_folder, read_examples
-from nq.records import Annotation, Example, ExampleId, Span, YesNo
-
-Verdict = enum.StrEnum("Verdict", ["RIGHT", "PASSAGE", "WRONG", "EXTRA", "MISSED", "NULL"])
-"""What an answer is as a whole, by ``JudgedPrediction``; the last two are for no answer."""
+from nq.records import Annotation, Example, ExampleId, Prediction, Span, YesNo
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,50 +29,35 @@ class JudgedPrediction:
     - missed: no answer, although gold has one; null: no answer, as in gold.
     """
 
-    example_id: ExampleId
-    label: labels.Label
-    gold: list[labels.Label] | None
+    prediction: Prediction
+    gold: list[Annotation] | None
     text: text_match.TextScore | None
     verdict: Verdict | None
 
 
-def judge(example: Example, prediction: Mapping[str, Any]) -> JudgedPrediction:
-    """Compares a prediction in the official format with the gold of its example."""
-    # The rules of the originals give spans whose end precedes their start where the candidates are
-    # not in page order, and the official evaluation refuses a whole file for them. A span behind
-    # the page, which no gold answer equals, is scored in their place.
-    n_tokens = len(example.tokens)
-    wrong = {"start_token": n_tokens, "end_token": n_tokens + 1, "start_byte": -1, "end_byte": -1}
-    shorts = [
-        wrong if 0 <= span["end_token"] <= span["start_token"] else span
-        for span in prediction["short_answers"]
-    ]
-    return judge_label(example, labels.prediction_label({**prediction, "short_answers": shorts}))
-
-
-def judge_label(example: Example, label: labels.Label) -> JudgedPrediction:
-    """Compares the label of a prediction with the gold of its example."""
-    gold = example_labels(example) or None
-    text = text_score(example, label)
-    verdict = None if gold is None and text is None else _verdict(gold or [], label, text)
-    return JudgedPrediction(example.example_id, label, gold, text, verdict)
+def judge(example: Example, prediction: Prediction) -> JudgedPrediction:
+    """Compares a prediction with the gold of its example."""
+    gold = example_gold(example) or None
+    text = text_score(example, prediction)
+    verdict = None if gold is None and text is None else _verdict(gold or [], prediction, text)
+    return JudgedPrediction(prediction, gold, text, verdict)
 
 
 def _verdict(
-    gold: Sequence[labels.Label], label: labels.Label, text: text_match.TextScore | None
+    gold: Sequence[Annotation], prediction: Prediction, text: text_match.TextScore | None
 ) -> Verdict:
-    long, short = nq_eval.decisions_of_one(gold, label)
-    is_answered, is_right = long.predicted or short.predicted, long.correct
+    long, short = nq_eval.decisions_of_one(gold, prediction)
+    is_right = long.correct
     if not (long.has_gold or short.has_gold or (text and text.has_answer)):
-        return Verdict.EXTRA if is_answered else Verdict.NULL
+        return Verdict.EXTRA if prediction.answered else Verdict.NULL
     if text is not None or short.has_gold:
         is_right = short.predicted and (short.correct if text is None else text.exact_match)
     if is_right:
         return Verdict.RIGHT
-    is_text = label.yes_no == "none" and any(one.yes_no != "none" for one in gold)
+    is_text = prediction.yes_no is YesNo.NONE and any(one.yes_no is not YesNo.NONE for one in gold)
     if long.correct and (is_text or not short.predicted):
         return Verdict.PASSAGE
-    return Verdict.WRONG if is_answered else Verdict.MISSED
+    return Verdict.WRONG if prediction.answered else Verdict.MISSED
 
 
 class Evaluation:
@@ -87,7 +69,7 @@ class Evaluation:
 
     def __init__(self) -> None:
         self.gold: nq_eval.Gold = {}
-        self._predictions: dict[ExampleId, labels.Label] = {}
+        self._predictions: nq_eval.Predictions = {}
         self._texts: list[text_match.TextScore] = []
         self.without_gold = self.text_only = 0
         self._verdicts = Counter[Verdict | None]()
@@ -100,8 +82,9 @@ class Evaluation:
     def add(self, judgment: JudgedPrediction) -> None:
         self._verdicts[judgment.verdict] += 1
         if judgment.gold is not None:
-            self.gold[judgment.example_id] = judgment.gold
-            self._predictions[judgment.example_id] = judgment.label
+            key = judgment.prediction.example_id
+            self.gold[key] = judgment.gold
+            self._predictions[key] = judgment.prediction
         if judgment.text is not None:
             self._texts.append(judgment.text)
             self.text_only += judgment.gold is None
@@ -116,11 +99,11 @@ class Evaluation:
         return nq_eval.score(self.gold, self._predictions, one_annotator=True) | metrics
 
 
-def text_score(example: Example, label: labels.Label) -> text_match.TextScore | None:
+def text_score(example: Example, prediction: Prediction) -> text_match.TextScore | None:
     """Returns exact match and F1 of an answer; ``None`` if the example's gold is no text."""
     if example.answers is None:
         return None
-    answer = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
+    answer = example.short_answer(token_spans(prediction.shorts), prediction.yes_no)
     if example.passages is None:
         return text_match.score_text(example.answers, answer)
     score = text_match.score_text(example.answers, answer, text_match.Rule.NQ_OPEN)
@@ -160,14 +143,14 @@ def read_scorable(
     gold: Sequence[str], predictions: str | Path, pages: PageFolder | None = None
 ) -> nq_eval.Inputs:
     """Returns gold labels, predictions of official metrics, and the metrics of gold texts."""
-    predicted = labels.read_predictions(Path(input_files.path_text(predictions)))
+    predicted = read_predictions(Path(input_files.path_text(predictions)))
     gold_labels: nq_eval.Gold = {}
     texts, scored, seen = list[text_match.TextScore](), set[ExampleId](), set[ExampleId]()
     with input_files.unchanged(gold):
         for example in read_examples(gold, skip_bad=True, pages=pages):
             key = example.example_id
             seen.add(key)
-            if annotators := example_labels(example):
+            if annotators := example_gold(example):
                 gold_labels[key] = annotators
             if annotators or example.answers is not None:
                 scored.add(key)
@@ -180,32 +163,33 @@ def read_scorable(
     return gold_labels, kept, text_match.metrics(texts)
 
 
-def example_labels(example: Example) -> list[labels.Label]:
+def example_gold(example: Example) -> list[Annotation]:
     """Returns the answers of an example's annotators, or each place of gold that is text.
 
     Where gold lacks the passage of yes or no, every long answer is right. Where no passage of a
     retriever has the answer, none is.
     """
     if example.lost_at_retrieval:
-        behind = len(example.tokens) + 1  # and behind the span of ``judge``
-        behind_the_page = labels.LabelSpan(start_token=behind, end_token=behind + 1)
-        return [labels.Label(behind_the_page, (behind_the_page,), is_text=True)]
+        behind = len(example.tokens)
+        behind_the_page = Span(behind, behind + 1)
+        return [nq_eval.TextPlace(behind_the_page, None, (behind_the_page,), YesNo.NONE)]
+    kind = Annotation if example.answers is None else nq_eval.TextPlace
+    gold = []
+    for one in example.annotations or ():
+        longs = _with_bytes(example, [one.long] if one.long else [])
+        if example.lacks_passage:
+            longs = [nq_eval.ANY_PASSAGE]
+        shorts = _with_bytes(example, one.shorts)
+        gold.append(kind(longs[0] if longs else None, one.candidate, tuple(shorts), one.yes_no))
+    return gold
 
-    def span(span: Span | None) -> labels.LabelSpan:
-        if span is None or span.start >= span.end:
-            return labels.LabelSpan()
-        return labels.LabelSpan(*byte_span(span, example.token_bytes), span.start, span.end)
 
-    passage = labels.LabelSpan(is_any=True) if example.lacks_passage else None
-    is_text = example.answers is not None
+def _with_bytes(example: Example, spans: Iterable[Span]) -> list[Span]:
+    """Returns the spans that are not empty, with their bytes."""
     return [
-        labels.Label(
-            passage or span(one.long),
-            tuple(map(span, one.shorts)),
-            one.yes_no.lower(),
-            is_text=is_text,
-        )
-        for one in example.annotations or ()
+        FileSpan(*span.tokens, *byte_span(span, example.token_bytes))
+        for span in spans
+        if span.start < span.end
     ]
 
 
@@ -223,9 +207,9 @@ def accepted_answers(example: Example) -> list[Annotation]:
     They are the answers of the annotators who gave a short one if gold has a short answer; else the
     long answers alone; none if gold has neither, so that a null prediction is correct.
     """
-    annotations, gold = example.annotations or (), example_labels(example)
-    long, short = nq_eval.decisions_of_one(gold, labels.Label())
+    annotations, gold = example.annotations or (), example_gold(example)
+    long, short = nq_eval.decisions_of_one(gold, Prediction(example.example_id))
     if short.has_gold:
-        return [a for a, label in zip(annotations, gold, strict=True) if label.has_short]
-    longs = (a for a, label in zip(annotations, gold, strict=True) if label.has_long)
+        return [a for a, one in zip(annotations, gold, strict=True) if one.has_short]
+    longs = (a for a, one in zip(annotations, gold, strict=True) if one.long)
     return [replace(a, shorts=(), yes_no=YesNo.NONE) for a in longs] if long.has_gold else []

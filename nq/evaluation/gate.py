@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Gold, decisions
-from nq.records import ExampleId
+from nq.records import ExampleId, Prediction
 
 LEVEL, RESAMPLES = 0.9, 2000
 SAME, MAX_NAMES = 1e-9, 3
@@ -83,7 +82,7 @@ class Gate:
         return f"{text}, a loss of at most {100 * self.max_loss:.3g}% allowed: {self.verdict}"
 
 
-def question_counts(gold: Gold, predictions: Mapping[ExampleId, Label]) -> list[Counts]:
+def question_counts(gold: Gold, predictions: Mapping[ExampleId, Prediction]) -> list[Counts]:
     """Returns the counts of each question of ``gold`` from which micro-F1 is computed."""
     long, short = decisions(gold, predictions, (1, 1))  # one annotator is enough
     return [
@@ -137,7 +136,7 @@ def f1_behind(mine: Sequence[Counts], others: Sequence[Counts]) -> tuple[float, 
 
 
 def is_better(
-    answers: Mapping[ExampleId, Label], others: Mapping[ExampleId, Label], gold: Gold
+    answers: Mapping[ExampleId, Prediction], others: Mapping[ExampleId, Prediction], gold: Gold
 ) -> bool:
     """Returns whether the micro-F1 of some answers is higher than that of others beyond chance.
 

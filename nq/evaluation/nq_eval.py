@@ -41,20 +41,41 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from nq.evaluation.labels import Label
-from nq.records import ExampleId
+from nq.evaluation.official import FileSpan
+from nq.records import Annotation, Answer, ExampleId, Prediction, Span, YesNo
 from nq.text import listed
 
 Metrics = dict[str, float]
-Gold = dict[ExampleId, list[Label]]
-Inputs = tuple[Gold, dict[ExampleId, Label], Metrics]
+Gold = dict[ExampleId, list[Annotation]]
+Predictions = dict[ExampleId, Prediction]
+Inputs = tuple[Gold, Predictions, Metrics]
 """Gold, predictions, and metrics of their texts."""
 
 PRECISION_TARGETS = (0.5, 0.75, 0.9)
 MICRO_METRICS = ("micro_f1", "micro_f1_best", "kaggle_micro_f1")
 MAX_SHOWN_IDS = 5
 
-Outcome = enum.StrEnum("Outcome", ["RIGHT", "WRONG", "EXTRA", "MISSED", "NULL"])
+ANY_PASSAGE = Span(-1, -1)
+"""A gold passage that is not known, so that every passage is right."""
+
+
+class Verdict(enum.StrEnum):
+    """Whether an answer is right; ``EXTRA`` and ``MISSED`` are where gold or it has none.
+
+    ``PASSAGE`` is of an answer as a whole alone (``evaluate.JudgedPrediction``).
+    """
+
+    RIGHT = "right"
+    PASSAGE = "passage"
+    WRONG = "wrong"
+    EXTRA = "extra"
+    MISSED = "missed"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class TextPlace(Annotation):
+    """A place of gold that is text, which no annotators have to agree on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +88,12 @@ class Decision:
     score: float
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> Verdict:
         if self.correct:
-            return Outcome.RIGHT
+            return Verdict.RIGHT
         if self.has_gold:
-            return Outcome.WRONG if self.predicted else Outcome.MISSED
-        return Outcome.EXTRA if self.predicted else Outcome.NULL
+            return Verdict.WRONG if self.predicted else Verdict.MISSED
+        return Verdict.EXTRA if self.predicted else Verdict.NULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,36 +107,59 @@ class Point:
 
 
 def decisions(
-    gold: Mapping[ExampleId, Sequence[Label]],
-    predictions: Mapping[ExampleId, Label],
+    gold: Mapping[ExampleId, Sequence[Annotation]],
+    predictions: Mapping[ExampleId, Prediction],
     needed: tuple[int, int] = (2, 2),
     one_annotator: bool = False,
 ) -> tuple[list[Decision], list[Decision]]:
     """Returns the long and the short decisions; takes the arguments of ``score``."""
-    long, short = [], []
-    for key, labels in gold.items():
-        p, (n_long, n_short) = predictions[key], needed
-        is_text = any(label.is_text for label in labels)
-        if is_text or (one_annotator and len(labels) == 1):
-            n_long = n_short = 1
-        votes, equal = [x.has_long for x in labels], map(p.long.matches, (x.long for x in labels))
-        long.append(_decision(votes, n_long, p.has_long, equal, p.long_score))
-        votes, equal = [x.has_short for x in labels], map(p.short_equals, labels)
-        short.append(_decision(votes, n_short, p.has_short, equal, p.short_score))
-    return long, short
+    pairs = [
+        decisions_of_one(annotations, predictions[key], needed, one_annotator)
+        for key, annotations in gold.items()
+    ]
+    return [long for long, _ in pairs], [short for _, short in pairs]
 
 
-def decisions_of_one(gold: Sequence[Label], prediction: Label) -> tuple[Decision, Decision]:
-    """Returns the long and the short decision on one example; a single annotator is enough."""
-    long, short = decisions({0: gold}, {0: prediction}, one_annotator=True)
-    return long[0], short[0]
+def decisions_of_one(
+    gold: Sequence[Annotation],
+    prediction: Prediction,
+    needed: tuple[int, int] = (2, 2),
+    one_annotator: bool = True,
+) -> tuple[Decision, Decision]:
+    """Returns the long and the short decision on one example."""
+    if any(isinstance(one, TextPlace) for one in gold) or (one_annotator and len(gold) == 1):
+        needed = 1, 1
+    long = prediction.long
+    longs = [one.long for one in gold if one.long]
+    shorts = [one for one in gold if one.has_short]
+    is_long_right = long is not None and any(_same_place(long, one) for one in longs)
+    is_short_right = prediction.has_short and any(_same_short(prediction, one) for one in shorts)
+    has_long, has_short = len(longs) >= max(needed[0], 1), len(shorts) >= max(needed[1], 1)
+    return (
+        Decision(has_long, long is not None, has_long and is_long_right, prediction.long_score),
+        Decision(
+            has_short, prediction.has_short, has_short and is_short_right, prediction.short_score
+        ),
+    )
 
 
-def _decision(
-    votes: Sequence[bool], needed: int, predicted: bool, equal: Iterable[bool], score: float
-) -> Decision:
-    has_gold = len(votes) > 0 and sum(votes) >= needed
-    return Decision(has_gold, predicted, has_gold and predicted and any(equal), score)
+def _same_place(span: Span, gold: Span) -> bool:
+    """Returns whether both have the same bytes or the same tokens."""
+    if gold == ANY_PASSAGE or (span.start >= 0 and span.tokens == gold.tokens):
+        return True
+    if not (isinstance(span, FileSpan) and isinstance(gold, FileSpan)):
+        return False
+    return span.start_byte >= 0 and span.bytes == gold.bytes
+
+
+def _same_short(prediction: Answer, gold: Answer) -> bool:
+    """Returns whether yes/no is equal or, without it, every span has a match in the other."""
+    if prediction.yes_no is not YesNo.NONE:
+        return prediction.yes_no is gold.yes_no
+    ours, theirs = prediction.shorts, gold.shorts
+    return all(any(_same_place(a, b) for b in theirs) for a in ours) and all(
+        any(_same_place(a, b) for a in ours) for b in theirs
+    )
 
 
 def sweep(items: Iterable[Decision]) -> list[Point]:
@@ -145,8 +189,8 @@ def at_precision(points: Iterable[Point], target: float) -> Point | None:
 
 
 def score(
-    gold: Mapping[ExampleId, Sequence[Label]],
-    predictions: Mapping[ExampleId, Label],
+    gold: Mapping[ExampleId, Sequence[Annotation]],
+    predictions: Mapping[ExampleId, Prediction],
     needed: tuple[int, int] = (2, 2),
     one_annotator: bool = False,
 ) -> Metrics:

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.evaluation import labels, nq_eval
+from nq.evaluation import nq_eval
 from nq.evaluation.calibration import area_under_roc, expected_calibration_error
-from nq.evaluation.evaluate import example_labels
+from nq.evaluation.evaluate import example_gold
 from nq.evaluation.gate import is_better
-from nq.evaluation.nq_eval import Gold
-from nq.formats.outputs import encode_prediction
+from nq.evaluation.nq_eval import Gold, Predictions
 from nq.postprocess.decision import RULES, decide
 from nq.postprocess.fit import (
     PRIOR_QUESTIONS,
@@ -30,7 +29,7 @@ from nq.postprocess.fit import (
     yes_no_separation,
 )
 from nq.postprocess.ranking import rank
-from nq.records import Example, ExampleId, Scores
+from nq.records import Example, ExampleId, Prediction, Scores, YesNo
 
 DIGITS = 4
 SLACK = 0.005  # thresholds whose F1 is within this of the best are equally good
@@ -54,7 +53,6 @@ GIVEN_F1 = {
 }
 """Names of the F1s of the answers that are given, and the metrics that have them."""
 
-Predictions = dict[ExampleId, labels.Label]
 ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
 
 
@@ -166,9 +164,9 @@ def tune_decision(
     separations: list[tuple[float, bool]] = []
     long_pages: set[ExampleId] = set()
     for example, scores in scored:
-        if not example_labels(example):
+        if not example_gold(example):
             continue
-        gold[example.example_id] = example_labels(example)
+        gold[example.example_id] = example_gold(example)
         if sum(candidate.top_level for candidate in example.candidates) >= LONG_PAGE:
             long_pages.add(example.example_id)
         fold = fold_of(example.example_id)
@@ -216,12 +214,11 @@ def reads_default_scores(decision: DecisionConfig) -> bool:
     return (rule.k, rule.text_only) == (default.k, default.text_only)
 
 
-def predicted(example: Example, scores: Scores, decision: DecisionConfig) -> labels.Label:
+def predicted(example: Example, scores: Scores, decision: DecisionConfig) -> Prediction:
     """Returns the prediction of a decision, by the default rule without a threshold applied."""
     if RULES[decision.rule].ranks:
         decision = replace(decision, long_threshold=0.0, short_threshold=0.0)
-    prediction = decide(example, scores, decision).prediction
-    return labels.prediction_label(encode_prediction(prediction))
+    return decide(example, scores, decision).prediction
 
 
 def tell_yes_from_no(
@@ -265,7 +262,7 @@ def are_others_better(
         best = best_thresholds(other_gold, other_predictions, decision)
         own = (key for key in folds if folds[key] == fold)
         by_others |= {key: accepted(predictions[key], best) for key in own}
-    by_own = {key: accepted(label, decision) for key, label in predictions.items()}
+    by_own = {key: accepted(one, decision) for key, one in predictions.items()}
     return is_better(by_others, by_own, gold)
 
 
@@ -288,22 +285,22 @@ def unseen_answers(
             return None if number % 2 != half else number // 2 % FOLDS
 
         tuned = tune_decision(scored, decision, fold_of=fold_in)
-        for key, label in tuned.predictions.items():
+        for key, prediction in tuned.predictions.items():
             if fold_in(key) is None:
-                answers[key] = accepted(label, tuned.decision)
+                answers[key] = accepted(prediction, tuned.decision)
     return answers
 
 
-def accepted(label: labels.Label, decision: DecisionConfig) -> labels.Label:
+def accepted(prediction: Prediction, decision: DecisionConfig) -> Prediction:
     """Returns an answer without the parts whose scores are below the thresholds of a decision.
 
     Without its long answer a short answer is left out too, as by the default decision.
     """
-    if label.long_score < decision.long_threshold:
-        return replace(label, long=labels.LabelSpan(), short=(), yes_no="none")
-    if label.short_score < decision.short_threshold:
-        return replace(label, short=(), yes_no="none")
-    return label
+    if prediction.long_score < decision.long_threshold:
+        return replace(prediction, long=None, shorts=(), yes_no=YesNo.NONE)
+    if prediction.short_score < decision.short_threshold:
+        return replace(prediction, shorts=(), yes_no=YesNo.NONE)
+    return prediction
 
 
 def _fit(folds: Iterable[Iterable[ChoiceSets]], decision: DecisionConfig) -> RankingWeights:
@@ -324,7 +321,7 @@ def best_thresholds(
     """
     longs, _ = nq_eval.decisions(gold, predictions, ONE_ANNOTATOR)
     decision = replace(decision, long_threshold=best_threshold(longs), short_threshold=0.0)
-    given = {key: accepted(label, decision) for key, label in predictions.items()}
+    given = {key: accepted(one, decision) for key, one in predictions.items()}
     _, shorts = nq_eval.decisions(gold, given, ONE_ANNOTATOR)
     return replace(decision, short_threshold=best_threshold(shorts))
 
@@ -358,7 +355,7 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
     Scores are measured by how far they are from the share of right answers, and by how well they
     rank right answers.
     """
-    kept = {key: accepted(label, decision) for key, label in predictions.items()}
+    kept = {key: accepted(one, decision) for key, one in predictions.items()}
     metrics = nq_eval.score(gold, kept, one_annotator=True)
     best = nq_eval.score(gold, predictions, one_annotator=True)
     figures: dict[str, Any] = {

@@ -17,9 +17,9 @@ import numpy as np
 
 from nq import storage
 from nq.errors import Error
-from nq.evaluation.evaluate import Evaluation, judge_label
+from nq.evaluation.evaluate import Evaluation, judge
 from nq.evaluation.gate import Counts, Gate, f1_behind, question_counts, relative_loss
-from nq.evaluation.labels import Label
+from nq.evaluation.official import places, token_spans
 from nq.evaluation.text_match import normalize
 from nq.formats.input_files import shown
 from nq.lab.models import Judged
@@ -34,8 +34,8 @@ from nq.records import (
     ExampleKey,
     FloatArray,
     IntArray,
+    Prediction,
     Source,
-    YesNo,
 )
 from nq.report.page_data import Question, entries
 from nq.runs.folder import COMPARISON_PAGE, RUN, FinishedRun
@@ -79,7 +79,7 @@ class Answers:
         self.changes = list[dict[str, Any]]()
         self.n_questions = 0
         self._equal = {(one, other): 0 for one in runs for other in runs}
-        answers: dict[str, Mapping[ExampleId, Label]] = {
+        answers: dict[str, Mapping[ExampleId, Prediction]] = {
             **{label: run.predictions for label, run in runs.items()},
             **{label: one.answers for label, one in self.judged.items()},
         }
@@ -91,7 +91,7 @@ class Answers:
             given = {label: answers[label][example.example_id] for label in runs}
             self.n_questions += 1
             for label, answer in given.items():
-                judgment = judge_label(example, answer)
+                judgment = judge(example, answer)
                 self.evaluations[label].add(judgment)
                 if judgment.text is not None:
                     words[label].append((judgment.text.f1 / 2, 0, 1))
@@ -266,25 +266,25 @@ def sources_of(runs: Sequence[FinishedRun], page: str) -> list[str | Path]:
     return sources
 
 
-def _key(example: Example, label: Label, by_text: bool) -> Hashable:
+def _key(example: Example, prediction: Prediction, by_text: bool) -> Hashable:
     """Returns a value that is equal for equal answers, by their words or by their places."""
-    text = example.short_answer(label.short_tokens, YesNo(label.yes_no.upper()))
+    text = example.short_answer(token_spans(prediction.shorts), prediction.yes_no)
     if by_text and (words := normalize(text)):
         return words
-    return label.long, label.yes_no, frozenset(label.short_spans)
+    return places(prediction)
 
 
 def _change(
     source: Source,
     example: Example,
-    labels: Mapping[str, Label],
+    predictions: Mapping[str, Prediction],
     keys: Mapping[str, Hashable],
 ) -> dict[str, Any]:
     """Returns a question, the answer of each row with the number of its group, and gold."""
     given = dict[str, Any]()
     groups = list(dict.fromkeys(keys.values()))
-    for name, label in labels.items():
-        row, details = entries(Question(example, source, label), [], 0)
+    for name, prediction in predictions.items():
+        row, details = entries(Question(example, source, prediction), [], 0)
         given[name] = details["given"] | {"outcome": row["o"][0], "group": groups.index(keys[name])}
     gold = list[str](example.answers or ())
     gold += [text for one in details["gold"] if (text := one["s"] or one["l"])]

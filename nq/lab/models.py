@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nq.errors import Error
-from nq.evaluation.evaluate import Evaluation, example_labels, judge_label
+from nq.evaluation.evaluate import Evaluation, example_gold, judge
 from nq.evaluation.gate import is_better
-from nq.evaluation.labels import Label
 from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import (
     FOLDS,
@@ -20,14 +19,14 @@ from nq.evaluation.tuning import (
 from nq.lab.rows import CHOSEN, FITTED, SHIPPED
 from nq.model.model import Model
 from nq.model.registry import model_name
-from nq.records import ExampleId
+from nq.records import ExampleId, Prediction
 from nq.runs.folder import FinishedRun
 from nq.runs.record import quality
 from nq.runs.tuning import save_decision, start_decision
 
 log = logging.getLogger(__name__)
 
-Answers = Mapping[ExampleId, Label]
+Answers = Mapping[ExampleId, Prediction]
 
 
 def name_models(models: Iterable[tuple[str | Path, Model]]) -> dict[str, Model]:
@@ -94,7 +93,7 @@ def judged_answers(run: FinishedRun, decisions: str = CHOSEN) -> Judged:
     unseen = unseen_answers(run, start_decision(run.job.model), order)
     evaluation = Evaluation()
     for _, example in run.sources():
-        evaluation.add(judge_label(example, unseen[example.example_id]))
+        evaluation.add(judge(example, unseen[example.example_id]))
     fitted = quality(evaluation.metrics())
     if decisions == FITTED or is_better(unseen, run.predictions, gold):
         return Judged(FITTED, unseen, fitted)
@@ -119,4 +118,4 @@ def save_judged(run: FinishedRun, judged: Judged, output: str | Path) -> None:
 def _gold(run: FinishedRun) -> Gold:
     """Returns the gold of the annotated questions of a run, in their order."""
     examples = (example for _, example in run.sources())
-    return {one.example_id: labels for one in examples if (labels := example_labels(one))}
+    return {one.example_id: gold for one in examples if (gold := example_gold(one))}

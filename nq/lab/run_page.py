@@ -8,7 +8,7 @@ from typing import Any
 from nq import storage
 from nq.config import ALL_CONTEXTS
 from nq.errors import Error
-from nq.evaluation.evaluate import example_labels
+from nq.evaluation.evaluate import example_gold
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.input_files import shown
 from nq.inference.scorer import no_progress
@@ -108,17 +108,17 @@ def _questions(
             run.predictions[example_id],
             other=other.predictions[example_id] if other else None,
             n_best=n_best,
-            case=_case(example, source, run) if example_labels(example) else None,
+            case=_case(example, source, run) if example_gold(example) else None,
         )
         progress(1, len(run.predictions))
 
 
 def _case(example: Example, source: Source, run: FinishedRun) -> Case:
-    config, label = run.job.model.windows, run.predictions[example.example_id]
+    config = run.job.model.windows
     all_contexts = contexts(example, replace(config, max_contexts=ALL_CONTEXTS))
     read = contexts(example, config)
-    gold = example_labels(example)
-    long, short = decisions = decisions_of_one(gold, label)
+    gold = example_gold(example)
+    long, short = decisions = decisions_of_one(gold, run.predictions[example.example_id])
     stages = StageOutputs(read)
     if any(decision.has_gold and not decision.correct for decision in decisions):
         stages = StageOutputs(

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nq.evaluation.calibration import Bin, expected_calibration_error, reliability
-from nq.evaluation.nq_eval import Decision, Outcome
+from nq.evaluation.nq_eval import Decision, Verdict
 from nq.report.judgments import KINDS, MEANING, STAGES, TRAITS, Case, Stage
 from nq.text import grid
 
-COUNTS = tuple(outcome.value for outcome in Outcome)
+COUNTS = tuple(map(str, MEANING))
 LOSSES = {
     **dict.fromkeys(
         [("long", Stage.RETRIEVAL), ("short", Stage.RETRIEVAL)], "no passage has the answer"
@@ -168,7 +168,7 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
     return KindReport(
         **tally_fields(judgments),
         bounds=bounds,
-        decision={"another": decided[Outcome.WRONG], "none": decided[Outcome.MISSED]},
+        decision={"another": decided[Verdict.WRONG], "none": decided[Verdict.MISSED]},
         expected_calibration_error=error,
         reliability=reliability(scores, correct) if calibrated else None,
     )
@@ -177,7 +177,7 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
 def tally_fields(decisions: Iterable[Decision]) -> dict[str, Any]:
     """Returns the fields of the tally of decisions."""
     counts = Counter(decision.outcome for decision in decisions)
-    right, wrong, extra, missed, null = (counts[outcome] for outcome in Outcome)
+    right, wrong, extra, missed, null = (counts[Verdict(name)] for name in COUNTS)
     n_predicted, n_gold = right + wrong + extra, right + wrong + missed
     return {
         **{"right": right, "wrong": wrong, "extra": extra, "missed": missed, "null": null},

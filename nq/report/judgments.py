@@ -15,8 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nq.evaluation.labels import Label
-from nq.evaluation.nq_eval import Decision, Outcome
+from nq.evaluation.nq_eval import Decision, Verdict
 from nq.postprocess.blocks import block_of_token
 from nq.postprocess.question_words import HOW_MANY, OTHER, WORDS, YES_NO_VERB, question_word
 from nq.postprocess.spans import Pairs
@@ -24,11 +23,11 @@ from nq.records import Annotation, Context, Example, IntArray, Span, YesNo
 
 KINDS = ("long", "short")
 MEANING = {
-    Outcome.RIGHT: "the gold answer",
-    Outcome.WRONG: "another answer than gold",
-    Outcome.EXTRA: "an answer although gold has none",
-    Outcome.MISSED: "no answer although gold has one",
-    Outcome.NULL: "no answer, as in gold",
+    Verdict.RIGHT: "the gold answer",
+    Verdict.WRONG: "another answer than gold",
+    Verdict.EXTRA: "an answer although gold has none",
+    Verdict.MISSED: "no answer although gold has one",
+    Verdict.NULL: "no answer, as in gold",
 }
 
 
@@ -99,7 +98,7 @@ class Case:
 
     traits: Mapping[str, str]
     judgments: Mapping[str, Judgment]
-    gold: Sequence[Label] = ()
+    gold: Sequence[Annotation] = ()
 
 
 def judgments(

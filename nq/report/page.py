@@ -13,9 +13,8 @@ from typing import Any
 
 import orjson
 
-from nq.evaluation.evaluate import Verdict
 from nq.evaluation.gate import Gate
-from nq.evaluation.nq_eval import Decision, best, sweep
+from nq.evaluation.nq_eval import Decision, Verdict, best, sweep
 from nq.evaluation.text_match import TOP
 from nq.report.analysis import COUNTS, Analysis, analyse, number
 from nq.report.judgments import KINDS, MEANING, TRAITS, Case, Stage

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from nq.answers import located
-from nq.evaluation.evaluate import expected_texts, judge_label
-from nq.evaluation.labels import Label, same_answers
+from nq.evaluation.evaluate import expected_texts, judge
 from nq.evaluation.nq_eval import decisions_of_one
+from nq.evaluation.official import places, token_spans
 from nq.formats.documents import one_line, record_spelling
-from nq.records import Example, Source, Span, YesNo
+from nq.records import Example, Prediction, Source, Span, YesNo
 from nq.report.judgments import Case
 
 TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
@@ -52,36 +52,39 @@ class Question:
 
     example: Example
     source: Source
-    label: Label
-    other: Label | None = None
+    prediction: Prediction
+    other: Prediction | None = None
     n_best: Mapping[str, Any] | None = None
     case: Case | None = None
 
     @property
     def changed(self) -> bool:
-        return self.other is not None and not same_answers(self.label, self.other)
+        return self.other is not None and places(self.prediction) != places(self.other)
 
 
-def outcomes(example: Example, label: Label) -> list[str]:
+def outcomes(example: Example, prediction: Prediction) -> list[str]:
     """Returns the verdict on an answer, as the table of answers has it, and two outcomes.
 
     They are those of the long and of the short answer. What has no gold is empty.
     """
-    judgment = judge_label(example, label)
+    judgment = judge(example, prediction)
     if judgment.gold is None:
         return [judgment.verdict or "", "", ""]
-    return [str(judgment.verdict), *(d.outcome for d in decisions_of_one(judgment.gold, label))]
+    decisions = decisions_of_one(judgment.gold, prediction)
+    return [str(judgment.verdict), *(decision.outcome for decision in decisions)]
 
 
-def scores(label: Label) -> list[float]:
+def scores(prediction: Prediction) -> list[float]:
     """Returns the score of the answer, which is the short one if there is one, and of both."""
-    answer = label.short_score if label.has_short else label.long_score
-    return [round(float(x), 4) for x in (answer, label.long_score, label.short_score)]
+    long, short = prediction.long_score, prediction.short_score
+    answer = short if prediction.has_short else long
+    return [round(float(score), 4) for score in (answer, long, short)]
 
 
-def parts(label: Label) -> tuple[Span | None, list[Span], str]:
+def parts(prediction: Prediction) -> tuple[Span | None, list[Span], YesNo]:
     """Returns the long answer, the short answers, and yes, no or none."""
-    return label.long.in_tokens, label.short_tokens, label.yes_no
+    longs = token_spans([prediction.long] if prediction.long else [])
+    return next(iter(longs), None), token_spans(prediction.shorts), prediction.yes_no
 
 
 def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple[Entry, Entry]:
@@ -89,7 +92,8 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
 
     ``more_chars`` characters of the page are shown besides the blocks with answers.
     """
-    example, label, other, case = question.example, question.label, question.other, question.case
+    example, prediction = question.example, question.prediction
+    other, case = question.other, question.case
     page, annotations = ShownPage(example), example.annotations or ()
     votes = Counter((a.long, a.shorts, a.yes_no) for a in annotations)
     expected = expected_texts(
@@ -98,10 +102,10 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
     row: Entry = {
         "i": str(example.example_id),
         "q": example.question[:TITLE_CHARS],
-        "a": page.row_answer(*parts(label)),
+        "a": page.row_answer(*parts(prediction)),
         "e": [text[:ROW_CHARS] for text in expected[:MAX_EXPECTED]],
-        "o": outcomes(example, label),
-        "p": scores(label),
+        "o": outcomes(example, prediction),
+        "p": scores(prediction),
         "t": list(traits),
     }
     if other:
@@ -112,8 +116,8 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
         "q": example.question[:DETAIL_CHARS],
         "title": example.title[:TITLE_CHARS],
         "where": f"{Path(question.source.path).name}, line {question.source.line}",
-        "given": page.labelled(label),
-        "other": page.labelled(other) if other else None,
+        "given": page.with_scores(prediction),
+        "other": page.with_scores(other) if other else None,
         "gold": [
             page.answer(*gold) | {"votes": count, "of": votes.total()}
             for gold, count in votes.most_common()
@@ -123,7 +127,7 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
         "blocks": len(page.blocks),
     }
     longs, shorts = dict[str, list[Span]](), dict[str, Sequence[Span]]()
-    for name, one in (("P", label), ("O", other)):
+    for name, one in (("P", prediction), ("O", other)):
         if one:
             long, shorts[name.lower()], _ = parts(one)
             longs[name] = [long] if long else []
@@ -155,8 +159,9 @@ class ShownPage:
         text = self.short(shorts, yes_no) or (self.text(long, ROW_CHARS) if long else "")
         return text[:ROW_CHARS]
 
-    def labelled(self, label: Label) -> Entry:
-        return {**self.answer(*parts(label)), "lp": label.long_score, "sp": label.short_score}
+    def with_scores(self, prediction: Prediction) -> Entry:
+        scores = {"lp": prediction.long_score, "sp": prediction.short_score}
+        return self.answer(*parts(prediction)) | scores
 
     def answer(self, long: Span | None, shorts: Sequence[Span], yes_no: str) -> Entry:
         return {

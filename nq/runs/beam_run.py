@@ -131,7 +131,7 @@ def _merge(
         item = replace(element, source=replace(element.source, path=path))
         letter = item if isinstance(item, DeadLetter) else None
         if not isinstance(item, DeadLetter):
-            key, work = item.answered.judgment.example_id, item.work
+            key, work = item.answered.judgment.prediction.example_id, item.work
             letter = ids.repeated(item.source, key, item.question)
             totals.prepare_s += work.prepare_s
             totals.devices.add(work.device)

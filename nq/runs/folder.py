@@ -21,8 +21,8 @@ import orjson
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.evaluation import labels
 from nq.evaluation.answer_files import PREDICTIONS, Answered, AnswerFiles
+from nq.evaluation.official import read_predictions
 from nq.formats import outputs
 from nq.formats.own_data import list_pages
 from nq.memo import Memo
@@ -200,7 +200,7 @@ class FinishedRun(RunFolder):
         own = own.moved(model) if model else own
         self.job = replace(self.job, files=tuple(files or self.job.files), model=own)
         self._pages = pages
-        self.predictions = labels.read_predictions(path / PREDICTIONS)
+        self.predictions = read_predictions(path / PREDICTIONS)
         self.metrics: dict[str, Any] = orjson.loads((path / METRICS).read_bytes())
         if check:
             self.questions.check_same(self.read)

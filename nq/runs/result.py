@@ -13,7 +13,7 @@ import orjson
 
 from nq import storage
 from nq.evaluation.answer_files import AnswerRow
-from nq.evaluation.evaluate import Verdict
+from nq.evaluation.nq_eval import Verdict
 from nq.evaluation.text_match import TOP
 from nq.formats.input_files import shown
 from nq.runs.folder import RUN

@@ -16,7 +16,6 @@ from nq.config import DecisionConfig, TrackingConfig, WindowConfig
 from nq.errors import DamagedError
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.formats.input_files import shown
-from nq.formats.outputs import encode_prediction
 from nq.inference.batches import Shape
 from nq.inference.engine import Computation, Network
 from nq.inference.predictor import Predictor
@@ -189,7 +188,7 @@ def held_out(
         evaluation = Evaluation()
         pages = (windowed(example, tokenizer, windows) for example in examples())
         for scored, ranked in answers(predictor, pages, decision):
-            evaluation.add(judge(scored.example, encode_prediction(ranked.prediction)))
+            evaluation.add(judge(scored.example, ranked.prediction))
         metrics = evaluation.metrics()
         return {name: metrics[key] for name, key in names.items()}
 

@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from nq.evaluation import labels
+from nq.evaluation.official import read_predictions
 from tests.conftest import Commands
 from tests.support import nq_records
 
@@ -19,7 +19,7 @@ def test_strict_makes_bad_records_an_error_behind_the_result(
     result = json.loads(line)
     assert "2" in commands.err.splitlines()[-1]
     assert (result["examples"], result["dead_letters"]) == (2, 2)
-    assert set(labels.read_predictions(tmp_path / "out" / "predictions.json")) == {1, 2}
+    assert set(read_predictions(tmp_path / "out" / "predictions.json")) == {1, 2}
     letters = (tmp_path / "out" / "skipped.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(letter)["line"] for letter in letters] == [2, 4]
 

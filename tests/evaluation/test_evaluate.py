@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
-from nq.evaluation import labels, nq_eval
-from nq.evaluation.evaluate import Evaluation, Verdict, accepted_answers, evaluate, judge
+from nq.evaluation import nq_eval, official
+from nq.evaluation.evaluate import Evaluation, accepted_answers, evaluate, judge
+from nq.evaluation.nq_eval import Verdict
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.questions import read_examples
 from nq.records import Annotation, Example, Prediction, Span, YesNo
@@ -46,7 +47,7 @@ def as_prediction(number: int | str, gold: Annotation, score: float = 1.0) -> Pr
 
 
 def is_correct(gold: tuple[Annotation, ...], prediction: Prediction) -> bool:
-    verdict = judge(example(1, *gold), encode_prediction(prediction)).verdict
+    verdict = judge(example(1, *gold), prediction).verdict
     return verdict in (Verdict.RIGHT, Verdict.NULL)
 
 
@@ -58,8 +59,7 @@ def test_gold_as_predictions_is_perfect(golds: list[Annotation], with_bytes: boo
     evaluation = Evaluation()
     for number, gold in enumerate(golds):
         item = example(number, gold, with_bytes=with_bytes)
-        encoded = encode_prediction(as_prediction(number, gold), item.token_bytes)
-        judgment = judge(item, encoded)
+        judgment = judge(item, as_prediction(number, gold))
         evaluation.add(judgment)
         assert judgment.verdict is (Verdict.NULL if gold == NO_ANSWER else Verdict.RIGHT)
     metrics = evaluation.metrics()
@@ -78,16 +78,16 @@ def test_metrics_are_those_of_the_evaluation_of_the_files(tmp_path: Path) -> Non
     evaluation, lines, predictions = Evaluation(), list[str](), list[dict[str, Any]]()
     for number, (gold, answer) in enumerate(pairs):
         item = example(number, gold, with_bytes=True)
-        encoded = encode_prediction(as_prediction(number, answer, number / 4), BYTES)
-        evaluation.add(judge(item, encoded))
-        predictions.append(encoded)
+        prediction = as_prediction(number, answer, number / 4)
+        evaluation.add(judge(item, prediction))
+        predictions.append(encode_prediction(prediction, BYTES))
         as_gold = encode_prediction(as_prediction(number, gold), BYTES)
         lines.append(json.dumps({"example_id": number, "annotations": [as_gold]}))
     write_predictions(tmp_path / "predictions.json", predictions)
     (tmp_path / "gold.jsonl").write_text("\n".join(lines), encoding="utf-8")
     expected = nq_eval.score(
-        labels.read_gold(tmp_path / "gold.jsonl"),
-        labels.read_predictions(tmp_path / "predictions.json"),
+        official.read_gold(tmp_path / "gold.jsonl"),
+        official.read_predictions(tmp_path / "predictions.json"),
         one_annotator=True,
     )
     assert evaluation.metrics() == expected
@@ -130,7 +130,7 @@ def test_the_ids_of_questions_are_those_in_the_predictions(suffix: str, tmp_path
     (gold := tmp_path / f"gold.{suffix}").write_text("\n".join(texts), encoding="utf-8")
     read = [item.example_id for item in read_examples(gold)]
     write_predictions(path := tmp_path / "predictions.json", gold_as_predictions(gold))
-    assert list(map(str, read)) == keys and list(labels.read_predictions(path)) == read
+    assert list(map(str, read)) == keys and list(official.read_predictions(path)) == read
     metrics = evaluate([gold], path)
     assert (metrics["micro_f1"], metrics["long-answer-n"]) == (1, len(keys))
 
@@ -155,8 +155,7 @@ def test_empty_gold_spans_do_not_stop_the_run() -> None:
     gold = Annotation(Span(0, 2), None, (), YesNo.NONE)
     backwards = np.array([[9, 11], [2, 4]])
     item = Example(3, "who", ["a", "b"], [False, False], (), (gold,), backwards)
-    encoded = encode_prediction(as_prediction(3, gold), item.token_bytes)
-    assert judge(item, encoded).verdict is Verdict.RIGHT
+    assert judge(item, as_prediction(3, gold)).verdict is Verdict.RIGHT
 
 
 ELSEWHERE = replace(SHORT, shorts=(Span(15, 16),))
@@ -186,8 +185,8 @@ NOT_YES = replace(YES, yes_no=YesNo.NO)
 )
 def test_each_answer_has_one_verdict(gold: Annotation, given: Annotation, verdict: Verdict) -> None:
     evaluation = Evaluation()
-    evaluation.add(judge(example(1, gold), encode_prediction(as_prediction(1, given))))
-    evaluation.add(judge(example(2), encode_prediction(as_prediction(2, given))))
+    evaluation.add(judge(example(1, gold), as_prediction(1, given)))
+    evaluation.add(judge(example(2), as_prediction(2, given)))
     assert evaluation.verdicts == {**dict.fromkeys(Verdict, 0), verdict: 1}
 
 
@@ -206,7 +205,7 @@ def test_the_text_decides_where_gold_has_one(
     answers: list[str], given: Annotation, verdict: Verdict
 ) -> None:
     item = replace(example(1), answers=tuple(answers))
-    assert judge(item, encode_prediction(as_prediction(1, given))).verdict is verdict
+    assert judge(item, as_prediction(1, given)).verdict is verdict
 
 
 NO_PASSAGE = replace(YES, long=None, candidate=None)
@@ -228,11 +227,11 @@ def test_yes_as_text_names_no_passage_so_that_every_one_is_right(
     given: Annotation, verdict: Verdict, long_f1: float
 ) -> None:
     item, evaluation = replace(example(1, NO_PASSAGE), answers=("yes",)), Evaluation()
-    evaluation.add(judge(item, encode_prediction(as_prediction(1, given))))
+    evaluation.add(judge(item, as_prediction(1, given)))
     assert evaluation.verdicts[verdict] == 1
     assert evaluation.metrics()["long-answer-f1"] == long_f1
     placed = replace(item, annotations=(NO_PASSAGE, YES))  # another answer has its place
-    other = judge(placed, encode_prediction(as_prediction(1, OTHER_BLOCK)))
+    other = judge(placed, as_prediction(1, OTHER_BLOCK))
     assert other.verdict is Verdict.WRONG
 
 
@@ -247,7 +246,7 @@ def test_the_verdict_tells_whether_there_is_an_answer(
     """Right, passage, wrong and extra add up to the questions that are answered."""
     item = replace(example(1, *golds), answers=None if answers is None else tuple(answers))
     prediction = as_prediction(1, given)
-    verdict = judge(item, encode_prediction(prediction)).verdict
+    verdict = judge(item, prediction).verdict
     if verdict is not None:
         assert (verdict in list(Verdict)[:4]) == prediction.answered
 

@@ -20,19 +20,24 @@ from nq.evaluation.gate import (
     question_counts,
     relative_loss,
 )
-from nq.evaluation.labels import Label, LabelSpan
+from nq.records import Annotation, Prediction, Span, YesNo
 
 RIGHT, WRONG, NULL = (1, 1, 1), (0, 1, 1), (0, 0, 0)
-SPANS = st.sampled_from(
-    [LabelSpan(), LabelSpan(start_token=1, end_token=3), LabelSpan(start_token=4, end_token=9)]
+LONGS = st.sampled_from([None, Span(1, 3), Span(4, 9)])
+SHORTS = st.sampled_from(
+    [
+        ((), YesNo.NONE),
+        ((Span(1, 3),), YesNo.NONE),
+        ((Span(4, 9),), YesNo.NONE),
+        ((), YesNo.YES),
+        ((), YesNo.NO),
+    ]
 )
-LABELS = st.builds(
-    lambda long, short, yes_no: Label(long, () if yes_no != "none" else (short,), yes_no),
-    SPANS,
-    SPANS,
-    st.sampled_from(["none", "none", "yes", "no"]),
+GOLD = st.builds(lambda long, short: Annotation(long, None, *short), LONGS, SHORTS)
+ANSWERS = st.builds(
+    lambda long, short: Prediction(0, long, shorts=short[0], yes_no=short[1]), LONGS, SHORTS
 )
-QUESTIONS = st.tuples(st.lists(LABELS, min_size=1, max_size=3), LABELS, LABELS)
+QUESTIONS = st.tuples(st.lists(GOLD, min_size=1, max_size=3), ANSWERS, ANSWERS)
 
 
 def f1(counts: list[Counts]) -> float:
@@ -45,10 +50,10 @@ def f1(counts: list[Counts]) -> float:
 
 @given(st.lists(QUESTIONS, min_size=2, max_size=20))
 def test_the_scores_are_those_of_the_official_evaluation(
-    questions: list[tuple[list[Label], Label, Label]],
+    questions: list[tuple[list[Annotation], Prediction, Prediction]],
 ) -> None:
-    gold: nq_eval.Gold = {number: labels for number, (labels, *_) in enumerate(questions)}
-    runs: list[dict[int | str, Label]] = [
+    gold: nq_eval.Gold = {number: answers for number, (answers, *_) in enumerate(questions)}
+    runs: list[nq_eval.Predictions] = [
         {number: first for number, (_, first, _) in enumerate(questions)},
         {number: second for number, (_, _, second) in enumerate(questions)},
     ]

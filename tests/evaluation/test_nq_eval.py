@@ -17,54 +17,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.evaluation import nq_eval
-from nq.evaluation.labels import Label, LabelSpan, read_gold, read_predictions
-from nq.evaluation.nq_eval import Decision
+from nq.evaluation.nq_eval import Decision, Gold, Predictions
+from nq.evaluation.official import FileSpan, read_gold, read_predictions
 from nq.formats.fields import same_id
-from nq.records import ExampleId
+from nq.records import Annotation, Answer, Prediction, Span, YesNo
 from tests.conftest import Commands
 from tests.support.child_processes import ROOT, python
 
-Gold = dict[ExampleId, list[Label]]
-Predictions = dict[ExampleId, Label]
+
+def span(text: str) -> Span | None:
+    """Returns the tokens [3, 5) for ``3-5``, none for a full stop."""
+    return None if text == "." else Span(*map(int, text.split("-")))
 
 
-def span(text: str) -> LabelSpan:
-    """Returns the tokens [3, 5) for ``3-5``, a null span for an empty text."""
-    start, end = map(int, text.split("-")) if text else (-1, -1)
-    return LabelSpan(start_token=start, end_token=end)
-
-
-def label(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Label:
+def annotation(text: str) -> Annotation:
     """Parses ``long short short … yes/no``, as in ``"3-9 4-5 NONE"``; ``.`` is null."""
-    long, *short, yes_no = text.split()
-    spans = tuple(map(span, short))
-    return Label(span(long.strip(".")), spans, yes_no.lower(), long_score, short_score)
+    long, *shorts, yes_no = text.split()
+    spans = filter(None, map(span, shorts))
+    return Annotation(span(long), None, tuple(spans), YesNo(yes_no))
 
 
-def record(label: Label) -> dict[str, Any]:
-    """Returns a label as annotation and prediction files encode it."""
+def predicted(text: str, long_score: float = 0.0, short_score: float = 0.0) -> Prediction:
+    """Parses a prediction as ``annotation`` does."""
+    gold = annotation(text)
+    return Prediction(0, gold.long, long_score, gold.shorts, short_score, gold.yes_no)
 
-    def encode(s: LabelSpan) -> dict[str, int]:
-        names = ("start_byte", "end_byte", "start_token", "end_token")
-        return dict(zip(names, (*s.bytes, *s.tokens), strict=True))
+
+def record(answer: Answer) -> dict[str, Any]:
+    """Returns an answer as annotation and prediction files encode it."""
+
+    def encode(one: Span | None) -> dict[str, int]:
+        start, end = one.tokens if one else (-1, -1)
+        return {"start_byte": -1, "end_byte": -1, "start_token": start, "end_token": end}
 
     return {
-        "long_answer": encode(label.long),
-        "short_answers": [encode(s) for s in label.short],
-        "yes_no_answer": label.yes_no.upper(),
+        "long_answer": encode(answer.long),
+        "short_answers": [encode(one) for one in answer.shorts],
+        "yes_no_answer": answer.yes_no,
     }
 
 
-def gold_line(example_id: Any, labels: Sequence[Label]) -> bytes:
-    line = {"example_id": example_id, "annotations": [record(x) for x in labels]}
+def gold_line(example_id: Any, annotations: Sequence[Annotation]) -> bytes:
+    line = {"example_id": example_id, "annotations": [record(x) for x in annotations]}
     return json.dumps(line).encode() + b"\n"
 
 
-def gold_bytes(gold: Mapping[Any, Sequence[Label]]) -> bytes:
-    return b"".join(gold_line(i, labels) for i, labels in gold.items())
+def gold_bytes(gold: Mapping[Any, Sequence[Annotation]]) -> bytes:
+    return b"".join(gold_line(i, annotations) for i, annotations in gold.items())
 
 
-def prediction_bytes(predictions: Mapping[Any, Label]) -> bytes:
+def prediction_bytes(predictions: Mapping[Any, Prediction]) -> bytes:
     records = [
         {"example_id": i, "long_answer_score": x.long_score, "short_answers_score": x.short_score}
         | record(x)
@@ -89,7 +91,7 @@ def decision(kind: str, score: float) -> Decision:
 
 
 @pytest.mark.parametrize(
-    ("gold", "predicted", "equal"),
+    ("gold", "answer", "equal"),
     [
         (". 1-2 3-4 NONE", ". 3-4 1-2 NONE", True),
         (". 1-2 1-2 NONE", ". 1-2 NONE", True),
@@ -99,10 +101,8 @@ def decision(kind: str, score: float) -> Decision:
         (". YES", ". NO", False),
     ],
 )
-def test_short_answers_are_equal_as_sets_or_by_yes_no(
-    gold: str, predicted: str, equal: bool
-) -> None:
-    metrics = nq_eval.score({1: [label(gold)] * 2}, {1: label(predicted)})
+def test_short_answers_are_equal_as_sets_or_by_yes_no(gold: str, answer: str, equal: bool) -> None:
+    metrics = nq_eval.score({1: [annotation(gold)] * 2}, {1: predicted(answer)})
     assert metrics["short-answer-f1"] == equal
 
 
@@ -119,19 +119,19 @@ def test_short_answers_are_equal_as_sets_or_by_yes_no(
 def test_gold_needs_enough_annotators(
     annotators: list[str], settings: dict[str, Any], f1: int
 ) -> None:
-    gold: Gold = {1: [label(x) for x in annotators]}
-    metrics = nq_eval.score(gold, {1: label("1-2 NONE")}, **settings)
+    gold: Gold = {1: [annotation(x) for x in annotators]}
+    metrics = nq_eval.score(gold, {1: predicted("1-2 NONE")}, **settings)
     assert metrics["long-answer-f1"] == f1
     assert metrics["micro_f1"] == 1
 
 
 def test_three_micro_f1s_by_hand() -> None:
-    gold: Gold = {i: [label("1-9 2-3 NONE")] for i in range(4)}
+    gold: Gold = {i: [annotation("1-9 2-3 NONE")] for i in range(4)}
     predictions: Predictions = {
-        0: label("1-9 2-3 NONE", 5, 5),  # both right
-        1: label("1-9 3-4 NONE", 4, 1),  # long right, short wrong
-        2: label("5-9 NONE", 1, 0),  # long wrong, short missed
-        3: label(". NONE"),  # both missed
+        0: predicted("1-9 2-3 NONE", 5, 5),  # both right
+        1: predicted("1-9 3-4 NONE", 4, 1),  # long right, short wrong
+        2: predicted("5-9 NONE", 1, 0),  # long wrong, short missed
+        3: predicted(". NONE"),  # both missed
     }
     metrics = nq_eval.score(gold, predictions)
     # 3 correct of 5 predicted of 8; below the best thresholds (4 and 5) fall the two wrong ones;
@@ -150,9 +150,9 @@ OFFICIAL = json.loads((GOLDEN / "nq_eval.json").read_bytes())
 
 def frozen() -> tuple[Gold, Predictions]:
     rows = list(enumerate(OFFICIAL["examples"]))
-    gold: Gold = {i: [label(x) for x in row["annotations"]] for i, row in rows}
+    gold: Gold = {i: [annotation(x) for x in row["annotations"]] for i, row in rows}
     scores = ("prediction", "long_score", "short_score")
-    return gold, {i: label(*(row[name] for name in scores)) for i, row in rows}
+    return gold, {i: predicted(*(row[name] for name in scores)) for i, row in rows}
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_sweep_equals_the_metrics_at_every_threshold(items: list[Decision]) -> N
 
 
 def test_different_ids_are_a_value_error_that_names_them() -> None:
-    gold: Gold = {i: [Label()] for i in range(7)}
-    predictions: Predictions = {6: Label(), 70: Label(), 80: Label()}
+    gold: Gold = {i: [annotation(". NONE")] for i in range(7)}
+    predictions: Predictions = dict.fromkeys((6, 70, 80), Prediction(0))
     with pytest.raises(ValueError, match=r"\(7\).*\(3\).* 6 \(0, 1, 2, 3, 4, …\).* 2 \(70, 80\)"):
         nq_eval.score(gold, predictions)
 
@@ -208,9 +208,9 @@ IDS += [2**64, 2**64 + 1, -(2**63) - 1]
 
 def test_ids_are_neither_rounded_nor_joined(tmp_path: Path, commands: Commands) -> None:
     gold, predictions = tmp_path / "gold.jsonl", tmp_path / "p.json"
-    right = label("1-9 2-3 NONE")
-    gold.write_bytes(b"\n".join(gold_line(key, [right]) for key in IDS))
-    predictions.write_bytes(prediction_bytes(dict.fromkeys(reversed(IDS), right)))
+    right = "1-9 2-3 NONE"
+    gold.write_bytes(b"\n".join(gold_line(key, [annotation(right)]) for key in IDS))
+    predictions.write_bytes(prediction_bytes(dict.fromkeys(reversed(IDS), predicted(right))))
     assert list(read_gold(gold)) == [same_id(key) for key in IDS]
     arguments = [f"--gold_path={gold}", f"--predictions_path={predictions}", "--one_annotator"]
     metrics = json.loads(commands.out("eval", *arguments))
@@ -258,7 +258,7 @@ def test_a_bad_gold_line_is_a_value_error_with_its_number(
     tmp_path: Path, line: str, message: str
 ) -> None:
     path = tmp_path / "gold.jsonl"
-    path.write_bytes(gold_line(1, [Label()]) + b"\n" + line.encode())
+    path.write_bytes(gold_line(1, [annotation(". NONE")]) + b"\n" + line.encode())
     with pytest.raises(ValueError, match=rf"gold\.jsonl:3: {message}"):
         read_gold(path)
 
@@ -277,10 +277,9 @@ def test_predictions_may_lack_answers_and_repeat(tmp_path: Path) -> None:
         {"example_id": 6, "long_answer": None, "short_answers": [{"start_byte": -1}]},
         {"example_id": 5, "long_answer": wanted},
     )
-    labels = read_predictions(path)
-    assert labels == {
-        5: label("2-4 NONE", 1.5, 2),
-        6: Label(LabelSpan(), (LabelSpan(),), "none", 1.5, 2),
+    assert read_predictions(path) == {
+        5: Prediction(5, FileSpan(2, 4), 1.5, (), 2),
+        6: Prediction(6, None, 1.5, (), 2),
     }
 
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 import nq
 from nq.commands import eval as eval_command
-from nq.evaluation.evaluate import Evaluation, Verdict, judge_label
-from nq.evaluation.labels import Label, LabelSpan
+from nq.evaluation.evaluate import Evaluation, judge
+from nq.evaluation.nq_eval import Verdict
 from nq.evaluation.text_match import TOP
 from nq.formats.retrieved import decode
 from nq.lab.run_page import write_report
+from nq.records import Prediction
 from nq.report.judgments import Stage
 from tests.support.nq_records import write_lines
 
@@ -40,7 +41,7 @@ def test_shares_and_exact_match_are_those_of_a_slow_count(several: list[Any]) ->
     evaluation, ranks, exact = Evaluation(), [], []
     for n, (passages, answers) in enumerate(several):
         example = decode(record(n, passages, answers))
-        judgment = judge_label(example, Label())
+        judgment = judge(example, Prediction(n))
         evaluation.add(judgment)
         if answers:
             ranks.append(slow_rank(passages, answers))
@@ -161,8 +162,7 @@ def test_passages_and_predictions_of_nq_open_have_one_rule(
     (gold,) = example.annotations or ()
     (short,) = gold.shorts
     evaluation = Evaluation()
-    span = LabelSpan(start_token=short.start, end_token=short.end)
-    evaluation.add(judge_label(example, Label(short=(span,))))
+    evaluation.add(judge(example, Prediction("a", shorts=(short,))))
     assert example.text(short) == "A\u030akerlo\u0308f mill"
     metrics = {name: evaluation.metrics()[name] for name in ("squad_exact_match", "squad_f1")}
     assert metrics == {"squad_exact_match": 1, "squad_f1": 1}

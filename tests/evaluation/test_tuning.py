@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, RankingWeights
-from nq.evaluation import labels, nq_eval, tuning
-from nq.formats.outputs import encode_prediction
+from nq.evaluation import nq_eval, tuning
+from nq.evaluation.official import places
 from nq.model.model import Model
 from nq.postprocess.decision import decide
-from nq.records import Example, ExampleId, Scores
+from nq.records import Annotation, Example, ExampleId, Prediction, Scores, Span, YesNo
 from nq.runs.job import Job
 from tests.postprocess import synthetic_pages
 from tests.postprocess.test_fit import annotated
@@ -123,7 +123,7 @@ def scored_pages(first: int, n: int) -> list[tuple[Example, Scores]]:
     ]
 
 
-def answers(scored: list[tuple[Example, Scores]], decision: DecisionConfig) -> tuning.Predictions:
+def answers(scored: list[tuple[Example, Scores]], decision: DecisionConfig) -> nq_eval.Predictions:
     return {
         example.example_id: tuning.accepted(tuning.predicted(example, scores, decision), decision)
         for example, scores in scored
@@ -136,7 +136,7 @@ def test_four_questions_change_few_answers_of_a_fitted_decision(first: int) -> N
     assert replace(tuned, weights=OWN.weights) == OWN
     others = scored_pages(1000, 200)
     before, after = answers(others, OWN), answers(others, tuned)
-    changed = [not labels.same_answers(before[key], after[key]) for key in before]
+    changed = [places(before[key]) != places(after[key]) for key in before]
     assert np.mean(changed) < 0.1
 
 
@@ -152,9 +152,7 @@ def test_the_figures_have_those_of_the_decision_before() -> None:
     for own in (OWN, DecisionConfig(rule="squad")):
         figures = tuning.tune_decision(scored, start, before=own).figures()
         predictions = {
-            example.example_id: labels.prediction_label(
-                encode_prediction(decide(example, scores, own).prediction)
-            )
+            example.example_id: decide(example, scores, own).prediction
             for example, scores in scored
         }
         metrics = nq_eval.score(odd, {key: predictions[key] for key in odd}, one_annotator=True)
@@ -165,23 +163,18 @@ def test_the_figures_have_those_of_the_decision_before() -> None:
     assert unreadable.figures() == tuning.tune_decision(scored, start).figures()
 
 
-def label(is_right: bool, score: float) -> labels.Label:
-    """Returns an answer of which the right one is that at 1."""
-    span = labels.LabelSpan(start_token=1 if is_right else 5, end_token=9)
-    return labels.Label(span, long_score=score)
-
-
 def test_thresholds_move_only_where_others_are_better_beyond_chance() -> None:
     """Every fourth answer is wrong, with a low score."""
     low, high = (replace(OWN, long_threshold=threshold) for threshold in (0.1, 0.6))
     for n, is_better in ((4, False), (400, True)):
         gold: nq_eval.Gold = {}
-        predictions: tuning.Predictions = {}
+        predictions: nq_eval.Predictions = {}
         folds: dict[ExampleId, int] = {}
         for key in range(n):
             is_right = key % 4 > 0
-            gold[key] = [label(True, 0)]
-            predictions[key] = label(is_right, 0.9 if is_right else 0.4)
+            gold[key] = [Annotation(Span(1, 9), None, (), YesNo.NONE)]
+            span, score = (Span(1, 9), 0.9) if is_right else (Span(5, 9), 0.4)
+            predictions[key] = Prediction(key, span, score)
             folds[key] = key % tuning.FOLDS
         assert tuning.are_others_better(gold, predictions, low, folds) == is_better
         assert not tuning.are_others_better(gold, predictions, high, folds)

@@ -18,6 +18,7 @@ from experiments import (
     tables,
 )
 from nq.config import DECISION_RULES, DecisionConfig
+from nq.evaluation.official import token_spans
 from nq.evaluation.text_match import normalize
 from nq.inference.profile import Profile
 from nq.inference.rescore import CLOSE, compute_type
@@ -84,8 +85,8 @@ def test_an_answer_matches_its_own_text_and_no_other(
     file = write_lines(tmp_path / "data.jsonl", records)
     folder = nq.run([file], model=model, root=tmp_path).folder
     answers = [
-        " ".join(map(example.text, label.short_tokens))
-        for example, label in zip(
+        " ".join(map(example.text, token_spans(prediction.shorts)))
+        for example, prediction in zip(
             read_examples([file]), FinishedRun(folder).predictions.values(), strict=True
         )
     ]

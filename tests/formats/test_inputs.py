@@ -15,7 +15,7 @@ import zstandard
 
 from nq.bundle import bundled_model
 from nq.config import WindowConfig
-from nq.evaluation.labels import read_gold, read_predictions
+from nq.evaluation.official import read_gold, read_predictions
 from nq.formats import input_files, inputs
 from nq.formats.fields import LIMITS
 from nq.formats.lines import BOM

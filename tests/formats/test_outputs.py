@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nq.evaluation import labels
+from nq.evaluation import official
 from nq.formats import outputs
 from nq.formats.outputs import encode_prediction, write_predictions
 from nq.records import Alternative, Example, Prediction, Span, YesNo
@@ -36,10 +36,10 @@ def test_a_prediction_has_the_official_layout() -> None:
     }
     encoded = encode_prediction(Prediction("x"))
     assert encoded["long_answer"] == NULL and encoded["short_answers"] == [NULL]
-    label = labels.prediction_label(encode_prediction(prediction, BYTES))
-    assert label.long.tokens == (1, 9) and label.long.bytes == (10, 87)
-    assert [span.tokens for span in label.short_spans] == [(2, 3), (4, 6)]
-    assert (label.long_score, label.short_score) == (2.5, 1.5)
+    read = official.prediction(encode_prediction(prediction, BYTES))
+    assert read.long == official.FileSpan(1, 9, 10, 87)
+    assert official.token_spans(read.shorts) == [Span(2, 3), Span(4, 6)]
+    assert (read.long_score, read.short_score) == (2.5, 1.5)
     odd = np.array([[5, 9], [-1, -1], [3, 4]])  # bytes that are no span
     for span in (Span(0, 2), Span(0, 3), Span(1, 2), Span(2, 4)):
         encoded = encode_prediction(Prediction(1, span), odd)["long_answer"]

@@ -10,7 +10,7 @@ import pytest
 import nq
 from nq.evaluation.answer_files import PREDICTIONS
 from nq.evaluation.gate import question_counts, relative_loss
-from nq.evaluation.labels import Label, LabelSpan, read_gold, read_predictions, same_answers
+from nq.evaluation.official import places, read_gold, read_predictions
 from nq.lab.compare import _key
 from nq.lab.rows import row
 from nq.model import joint
@@ -173,7 +173,7 @@ def test_several_runs_are_compared_with_the_first(
     assert set(rows) == set(runs)
     for run, own in zip(runs, answers, strict=True):
         row, metrics = rows[run], read(run / METRICS)
-        differing = [key for key in own if not same_answers(own[key], answers[0][key])]
+        differing = [key for key in own if places(own[key]) != places(answers[0][key])]
         assert row["changed"] == len(differing)
         assert row["micro_f1"] == metrics["metrics"]["micro_f1"]
         assert row["windows_per_s"] == metrics["windows_per_s"]
@@ -244,7 +244,7 @@ def test_a_row_has_the_speed_and_the_seconds_of_its_run(phase: str) -> None:
 def test_equal_words_are_equal_answers_of_two_models(tmp_path: Path) -> None:
     record, word = nq_records.simplified(words=40), "landing"
     (example,) = nq.read_examples([nq_records.write_lines(tmp_path / "one.jsonl", [record])])
-    places = [number for number, token in enumerate(example.tokens) if token == word]
-    one, other = (Label(short=(LabelSpan(start_token=i, end_token=i + 1),)) for i in places[:2])
+    found = [number for number, token in enumerate(example.tokens) if token == word]
+    one, other = (nq.records.Prediction(7, shorts=(nq.records.Span(i, i + 1),)) for i in found[:2])
     assert _key(example, one, by_text=True) == _key(example, other, by_text=True) == word
     assert _key(example, one, by_text=False) != _key(example, other, by_text=False)

@@ -17,9 +17,8 @@ import nq
 from nq import storage, tracking
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, TrackingConfig
-from nq.evaluation.evaluate import example_labels
+from nq.evaluation.evaluate import example_gold
 from nq.evaluation.gate import is_better
-from nq.evaluation.labels import Label, LabelSpan
 from nq.evaluation.nq_eval import Gold
 from nq.evaluation.tuning import FOLDS, MIN_TUNED, tune_decision, unseen_answers
 from nq.lab import rounds
@@ -30,7 +29,7 @@ from nq.lab.rows import FITTED, SHIPPED
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
-from nq.records import Example, ExampleId, Scores
+from nq.records import Annotation, Example, ExampleId, Prediction, Scores, Span, YesNo
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
 from tests.conftest import Commands
@@ -113,7 +112,7 @@ def test_no_decision_has_seen_the_question_that_it_answers(
     order = {one.example_id: n for n, (_, one) in enumerate(run.sources())}
     start = start_decision(run.job.model)
     before = unseen_answers(run, start, order)
-    gold = {one.example_id for _, one in run.sources() if example_labels(one)[0].has_long}
+    gold = {one.example_id for _, one in run.sources() if example_gold(one)[0].long}
     changed: ExampleId = next(key for key, n in order.items() if n % 2 == 0 and key in gold)
 
     class Other:
@@ -156,8 +155,10 @@ def test_a_spoilt_decision_is_replaced_and_a_good_one_is_kept(
     saved = Model.open(tmp_path / "saved").decision
     assert saved == fitted_to_all(spoilt) != SPOILT
     good = of_decision(tiny_model, tmp_path / "good", saved)
-    answers = {one.example_id: example_labels(one) for _, one in good.sources()}
-    good.predictions = {key: max(several, key=_has_answer) for key, several in answers.items()}
+    for _, one in good.sources():
+        gold = max(example_gold(one), key=lambda gold: (gold.has_short, gold.answered))
+        right = Prediction(one.example_id, gold.long, shorts=gold.shorts, yes_no=gold.yes_no)
+        good.predictions[one.example_id] = right
     kept = judged_answers(good)
     assert (kept.decision, kept.answers) == (SHIPPED, good.predictions)
     # fitted from another decision: the good one has seen both halves
@@ -177,10 +178,6 @@ def test_of_two_models_a_folder_of_both_is_saved(tiny_pair: Path, tmp_path: Path
     assert [part.digest for part in saved.parts] == [part.digest for part in own.parts]
 
 
-def _has_answer(label: Label) -> tuple[bool, bool]:
-    return label.has_short, label.has_long
-
-
 def fitted_to_all(run: FinishedRun) -> DecisionConfig:
     number = {one.example_id: number for number, (_, one) in enumerate(run.sources())}
     start = start_decision(run.job.model)
@@ -192,19 +189,21 @@ counts = st.tuples(st.booleans(), st.booleans())
 
 @given(st.lists(st.tuples(counts, counts), min_size=2, max_size=40))
 def test_of_two_decisions_at_most_one_is_better(drawn: list[tuple[Any, Any]]) -> None:
-    def label(is_right: bool, is_given: bool) -> Label:
+    def answer(is_right: bool, is_given: bool) -> Prediction:
         start = 1 if is_right else 5
-        return Label(LabelSpan(start_token=start, end_token=start + 1)) if is_given else Label()
+        return Prediction(0, Span(start, start + 1) if is_given else None)
 
-    gold: Gold = {key: [label(True, True)] for key in range(len(drawn))}
+    right = Annotation(Span(1, 2), None, (), YesNo.NONE)
+    gold: Gold = {key: [right] for key in range(len(drawn))}
     one, other = (
-        dict[ExampleId, Label]((key, label(*pair[side])) for key, pair in enumerate(drawn))
+        dict[ExampleId, Prediction]((key, answer(*pair[side])) for key, pair in enumerate(drawn))
         for side in (0, 1)
     )
     assert not is_better(one, one, gold)
     assert not (is_better(one, other, gold) and is_better(other, one, gold))
-    perfect = {key: answers[0] for key, answers in gold.items()}
-    assert is_better(perfect, dict.fromkeys(gold, Label()), gold)
+    assert is_better(
+        dict.fromkeys(gold, answer(True, True)), dict.fromkeys(gold, Prediction(0)), gold
+    )
 
 
 def test_the_model_to_take_is_saved_with_a_fitted_decision(

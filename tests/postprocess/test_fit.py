@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from nq.config import RankingWeights
-from nq.evaluation.evaluate import example_labels
-from nq.evaluation.labels import prediction_label
+from nq.evaluation.evaluate import example_gold
 from nq.evaluation.nq_eval import decisions_of_one
-from nq.formats.outputs import encode_prediction
 from nq.postprocess.evidence import gather_evidence
 from nq.postprocess.fit import (
     OPTION_WEIGHTS,
@@ -61,8 +59,7 @@ def annotated(seed: int) -> Example:
 
 def is_right(example: Example, prediction: Prediction) -> tuple[bool, bool]:
     """Returns whether the evaluation counts the long and the short answer as right."""
-    label = prediction_label(encode_prediction(prediction))
-    long, short = decisions_of_one(example_labels(example), label)
+    long, short = decisions_of_one(example_gold(example), prediction)
     return long.correct, short.correct
 
 

@@ -10,8 +10,7 @@ import orjson
 from hypothesis import strategies as st
 
 from nq.config import WindowConfig
-from nq.evaluation.evaluate import example_labels
-from nq.evaluation.labels import Label, LabelSpan
+from nq.evaluation.evaluate import example_gold
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats import outputs
 from nq.lab.rows import cells, row
@@ -71,12 +70,10 @@ def page(*annotations: Annotation) -> Example:
     return replace(PAGE, annotations=annotations)
 
 
-def label(long: Span | None = None, *shorts: Span, yes_no: str = "none") -> Label:
-    def encoded(span: Span) -> LabelSpan:
-        return LabelSpan(start_token=span.start, end_token=span.end)
-
-    long_span = encoded(long) if long else LabelSpan()
-    return Label(long_span, tuple(map(encoded, shorts)), yes_no, 0.5, 0.25)
+def predicted(
+    long: Span | None = None, *shorts: Span, yes_no: YesNo = YesNo.NONE, score: float = 0.5
+) -> Prediction:
+    return Prediction(0, long, score, shorts, score / 2, yes_no)
 
 
 def stages(
@@ -138,11 +135,6 @@ METRICS = {
 }
 
 
-def scored(long: Span | None, short: Span | None, score: float) -> Label:
-    plain = label(long, *([short] if short else []))
-    return replace(plain, long_score=score, short_score=score / 2)
-
-
 def question(
     number: int, outcome: str, text: str = "who is number", with_other: bool = False
 ) -> Question:
@@ -150,8 +142,8 @@ def question(
     gold, long, short = ANSWERS[outcome]
     score = (number % 100) / 100
     example = replace(page(gold), example_id=number, question=f"{text} {number}")
-    mine = scored(long, short, score if long else 0.0)
-    others = scored(None, None, 0.0) if outcome == "right" else scored(SECOND, SHORT, 0.7)
+    mine = predicted(long, *([short] if short else []), score=score if long else 0.0)
+    others = predicted(score=0.0) if outcome == "right" else predicted(SECOND, SHORT, score=0.7)
     source = Source(0, "data.jsonl", number + 1)
     prediction = Prediction(number, long, score, (short,) if short else (), score / 2)
     listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
@@ -161,8 +153,8 @@ def question(
     return Question(example, source, mine, other, line, case)
 
 
-def _case(example: Example, mine: Label) -> Case:
-    gold = example_labels(example)
+def _case(example: Example, mine: Prediction) -> Case:
+    gold = example_gold(example)
     long, short = decisions = decisions_of_one(gold, mine)
     blocks = contexts(example, WindowConfig())
     values = traits(example, long.has_gold, short.has_gold, blocks, len(blocks))
@@ -198,7 +190,7 @@ def hostile(number: int) -> Question:
         is_html=is_html,
         title=HOSTILE,
     )
-    case = _case(example, plain.label)
+    case = _case(example, plain.prediction)
     source = Source(0, "<script>.jsonl", 1)
     return replace(plain, example=example, case=case, source=source)
 

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.evaluation import nq_eval
-from nq.evaluation.evaluate import example_labels
-from nq.evaluation.labels import Label
-from nq.evaluation.nq_eval import Outcome
-from nq.records import Annotation, Example, Span, YesNo
-from nq.report.analysis import analyse, tally_fields
+from nq.evaluation.evaluate import example_gold
+from nq.evaluation.nq_eval import Verdict
+from nq.records import Annotation, Example, Prediction, Span, YesNo
+from nq.report.analysis import COUNTS, analyse, tally_fields
 from nq.report.judgments import Case, Judgment, Stage, StageOutputs, judgments
-from tests.report.examples import FIRST, SECOND, THIRD, annotation, cases, label, page, stages
+from tests.report.examples import FIRST, SECOND, THIRD, annotation, cases, page, predicted, stages
 
 SHORT = Span(10, 12)
 GOLD = annotation(SECOND, SHORT)
@@ -23,8 +22,8 @@ HALVES = (tuple(range(11)), tuple(range(11, 24)))
 _, CONTEXTS, WINDOWS, POSITIONS, DECISION = Stage
 
 
-def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judgment, ...]:
-    decisions = nq_eval.decisions_of_one(example_labels(example), answer)
+def judged(example: Example, answer: Prediction, outputs: StageOutputs) -> tuple[Judgment, ...]:
+    decisions = nq_eval.decisions_of_one(example_gold(example), answer)
     return tuple(judgments(example, decisions, outputs).values())
 
 
@@ -41,8 +40,8 @@ def judged(example: Example, answer: Label, outputs: StageOutputs) -> tuple[Judg
 )
 def test_stage_that_loses_an_answer(outputs: StageOutputs, long: Stage, short: Stage) -> None:
     for answer, outcome in (
-        (label(), Outcome.MISSED),
-        (label(FIRST, Span(1, 3)), Outcome.WRONG),
+        (predicted(), Verdict.MISSED),
+        (predicted(FIRST, Span(1, 3)), Verdict.WRONG),
     ):
         both = judged(page(GOLD), answer, outputs)
         assert [j.outcome for j in both] == [outcome, outcome]
@@ -63,13 +62,13 @@ def test_stage_that_loses_an_answer(outputs: StageOutputs, long: Stage, short: S
 def test_stage_that_loses_a_short_answer(
     gold: Annotation, outputs: StageOutputs, lost: Stage
 ) -> None:
-    assert judged(page(gold), label(), outputs)[1].lost is lost
+    assert judged(page(gold), predicted(), outputs)[1].lost is lost
 
 
 def test_a_passage_that_gold_does_not_name_is_lost_by_the_decision() -> None:
     example = replace(page(annotation(None, yes_no=YesNo.YES)), answers=("yes",))
-    assert [one.lost for one in judged(example, label(), stages())] == [DECISION, DECISION]
-    assert judged(example, label(FIRST), stages())[0].outcome is Outcome.RIGHT
+    assert [one.lost for one in judged(example, predicted(), stages())] == [DECISION, DECISION]
+    assert judged(example, predicted(FIRST), stages())[0].outcome is Verdict.RIGHT
 
 
 SPANS = st.sampled_from([SHORT, Span(9, 10), Span(1, 3), Span(17, 22), Span(6, 10)])
@@ -80,8 +79,8 @@ ANNOTATIONS = st.lists(
     min_size=1,
     max_size=5,
 )
-LABELS = st.builds(lambda b, s: label(b, *s), BLOCKS, st.lists(SPANS, max_size=1)) | st.builds(
-    lambda b: label(b, yes_no="no"), BLOCKS
+LABELS = st.builds(lambda b, s: predicted(b, *s), BLOCKS, st.lists(SPANS, max_size=1)) | st.builds(
+    lambda b: predicted(b, yes_no=YesNo.NO), BLOCKS
 )
 OUTPUTS = st.builds(
     stages,
@@ -93,11 +92,11 @@ OUTPUTS = st.builds(
 
 @given(st.lists(st.tuples(ANNOTATIONS, LABELS, OUTPUTS), min_size=1))
 def test_the_tally_equals_the_official_evaluation(
-    examples: list[tuple[list[Annotation], Label, StageOutputs]],
+    examples: list[tuple[list[Annotation], Prediction, StageOutputs]],
 ) -> None:
     both = [judged(page(*gold), answer, outputs) for gold, answer, outputs in examples]
     metrics: dict[str, Any] = nq_eval.score(
-        {i: example_labels(page(*gold)) for i, (gold, _, _) in enumerate(examples)},
+        {i: example_gold(page(*gold)) for i, (gold, _, _) in enumerate(examples)},
         {i: answer for i, (_, answer, _) in enumerate(examples)},
         one_annotator=True,
     )
@@ -107,7 +106,7 @@ def test_the_tally_equals_the_official_evaluation(
             expected = metrics[f"{kind}-answer-{name}"]
             assert (total[name] or 0) == pytest.approx(expected), (kind, name)
         for j in of_kind:
-            assert (j.lost is not None) == (j.outcome in (Outcome.WRONG, Outcome.MISSED))
+            assert (j.lost is not None) == (j.outcome in (Verdict.WRONG, Verdict.MISSED))
 
 
 @pytest.mark.slow
@@ -120,7 +119,7 @@ def test_splits_add_up_and_bounds_decrease_to_the_recall_of_the_run(
     assert str(result)
     for kind, part in result.kinds.items():
         for values in result.splits.values():
-            for name in Outcome:
+            for name in COUNTS:
                 parts = (getattr(tallies[kind], name) for tallies in values.values())
                 assert sum(parts) == getattr(part, name)
         n_gold, bounds = part.right + part.wrong + part.missed, part.bounds.values()

@@ -11,7 +11,7 @@ from tests.report.examples import (
     FIRST,
     HOSTILE,
     hostile,
-    label,
+    predicted,
     question,
     questions,
     write_example_page,
@@ -102,7 +102,9 @@ def test_a_question_has_the_same_mark_in_the_list_and_beside_it(
 ) -> None:
     """A passage for a question without an answer, and the words of gold at another place."""
     extra, wrong = question(3, "extra"), question(1, "wrong")
-    passage = replace(extra, label=label(FIRST), example=replace(extra.example, answers=()))
+    passage = replace(
+        extra, prediction=predicted(FIRST), example=replace(extra.example, answers=())
+    )
     words = replace(wrong, example=replace(wrong.example, answers=("a1 a2",)))
     write_example_page(tmp_path / "page.html", [passage, words])
     for number, outcomes in ((3, ["extra", "extra", "null"]), (1, ["right", "wrong", "wrong"])):
@@ -157,7 +159,7 @@ def test_text_of_the_data_is_only_text(tab: Browser, tmp_path: Path) -> None:
 
 def test_changed_answers_come_first(tab: Browser, tmp_path: Path) -> None:
     both = list(questions(70, with_other=True))
-    same = [replace(question, other=question.label) for question in both[:60]]
+    same = [replace(question, other=question.prediction) for question in both[:60]]
     path = tmp_path / "page.html"
     write_example_page(path, [*same, *both[60:]])
     open_page(tab, path)
@@ -172,7 +174,7 @@ def test_changed_answers_come_first(tab: Browser, tmp_path: Path) -> None:
 
 def test_a_comparison_begins_with_what_changed(tab: Browser, tmp_path: Path) -> None:
     both = list(questions(20, with_other=True))
-    same = [replace(question, other=question.label) for question in both[:10]]
+    same = [replace(question, other=question.prediction) for question in both[:10]]
     path = tmp_path / "page.html"
     write_example_page(path, [*same, *both[10:]], comparable="no: resumed")
     open_page(tab, path)

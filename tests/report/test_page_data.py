@@ -3,17 +3,14 @@
 import json
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nq.evaluation.evaluate import example_labels, judge
-from nq.evaluation.labels import prediction_label
+from nq.evaluation.evaluate import example_gold, judge
 from nq.evaluation.nq_eval import decisions_of_one
 from nq.formats.documents import page_from_record
-from nq.formats.outputs import encode_prediction
 from nq.records import Annotation, Candidate, Example, Prediction, Span
 from nq.report.page import script_json
 from nq.report.page_data import Segment, ShownPage, entries, marked, outcomes, scores
@@ -50,13 +47,12 @@ def test_the_answer_has_the_verdict_of_the_table_of_answers(
     gold: list[Annotation], long: Span | None, shorts: list[Span]
 ) -> None:
     example = page(*gold)
-    encoded: dict[str, Any] = encode_prediction(Prediction(5, long, 0.5, tuple(shorts), 0.25))
-    label = prediction_label(encoded)
-    decisions = decisions_of_one(example_labels(example), label)
+    prediction = Prediction(5, long, 0.5, tuple(shorts), 0.25)
+    decisions = decisions_of_one(example_gold(example), prediction)
     both = [decision.outcome for decision in decisions]
-    assert outcomes(example, label) == [judge(example, encoded).verdict, *both]
-    assert scores(label)[0] == (0.25 if shorts else 0.5)
-    assert outcomes(page(), label) == ["", "", ""]
+    assert outcomes(example, prediction) == [judge(example, prediction).verdict, *both]
+    assert scores(prediction)[0] == (0.25 if shorts else 0.5)
+    assert outcomes(page(), prediction) == ["", "", ""]
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text() | st.integers(-(2**53), 2**53)))

@@ -15,7 +15,7 @@ from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, TrackingConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS, AnswerRow, table_row
-from nq.evaluation.evaluate import Verdict
+from nq.evaluation.nq_eval import Verdict
 from nq.lab.rows import row
 from nq.lab.run_page import write_report
 from nq.mlflow_store import import_mlflow
