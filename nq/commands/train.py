@@ -12,7 +12,7 @@ from nq.training.job import (
     DistillationConfig,
     TrainConfig,
     TrainingJob,
-    measured,
+    in_words,
 )
 
 OPTIONS = (
@@ -90,9 +90,8 @@ def run(args: argparse.Namespace) -> int:
             f"windows to loss {result.loss:.3f}; model in {result.output}"
         )
         if result.best:
-            best = measured(result.best)
-            shown = ", ".join(f"{name} {value:.3f}" for name, value in best.items())
-            print(f"weights of step {result.best[STEP]}, on held-out questions: {shown}")
+            figures = in_words(result.best)
+            print(f"weights of step {result.best[STEP]}, on held-out questions: {figures}")
         if counts.without_windows:
             questions = counted(counts.without_windows, "question")
             print(f"{questions} gave no window: no gold in the page, or negatives not drawn")

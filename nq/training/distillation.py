@@ -43,7 +43,7 @@ from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.progress import new_bar
-from nq.records import UNLABELLED, AnswerType, Columns, FloatArray, IntArray
+from nq.records import UNLABELLED, Columns, IntArray
 from nq.training.job import PARTS, DistillationConfig
 from nq.training.windows import TrainingWindows
 
@@ -55,8 +55,6 @@ EXCLUDED = -1e9
 """Logit of a position that the softmax leaves out."""
 BATCH_SIZE = 16
 PART_WINDOWS = 512
-WINDOWS = "windows"
-"""Array of a part: its first window, and the one behind its last."""
 EXACT_PROFILES = {"CPU": ("buckets+openvino", "grappler+buckets"), "GPU": ("grappler+buckets",)}
 """Profiles without rounding, the fastest first; the first that is installed is the default."""
 
@@ -80,56 +78,19 @@ class SoftCrossEntropy(keras.losses.Loss):
 
 
 @dataclass(frozen=True, eq=False)
-class SoftTargets:
-    """The teacher's log probabilities of the windows of a student, in memory.
-
-    They are float16: the large probabilities have logarithms near 0, where it is precise, and no
-    probability differs by more than 0.0002.
-
-    Args:
-        first: ``[N + 1]`` index of each window's first piece, then ``P``.
-        columns: ``start_logits`` and ``end_logits`` ``[P]`` for all pieces of all windows, -inf for
-            a separator that the teacher does not have; ``type_logits`` ``[N, 5]``.
-    """
-
-    first: IntArray
-    columns: Columns
-
-    @classmethod
-    def empty(cls, windows: TrainingWindows) -> SoftTargets:
-        first = np.concatenate([[0], np.cumsum(windows.n_pieces, dtype=np.int64)])
-        sizes = (first[-1], first[-1], (len(windows), len(AnswerType)))
-        arrays = (np.empty(size, np.float16) for size in sizes)
-        return cls(first, dict(zip(LOGITS, arrays, strict=True)))
-
-    def fill(self, part: Columns, rows: slice) -> None:
-        """Copies the log probabilities of the windows ``rows``."""
-        pieces = slice(self.first[rows.start], self.first[rows.stop])
-        for name, place in zip(LOGITS, (pieces, pieces, rows), strict=True):
-            self.columns[name][place] = part[name]
-
-    def batch(self, rows: IntArray, length: int) -> dict[str, FloatArray]:
-        """Returns the log probabilities of the windows ``rows`` in float32, -inf for padding.
-
-        Those of start and end are ``[B, length]``.
-        """
-        piece = self.first[rows, None] + np.arange(length)[None]
-        inside = piece < self.first[rows + 1, None]
-        piece = np.where(inside, piece, 0)
-        start, end = (np.where(inside, self.columns[name][piece], -np.inf) for name in LOGITS[:2])
-        batch = start, end, self.columns[LOGITS[2]][rows]
-        return {name: x.astype(np.float32) for name, x in zip(LOGITS, batch, strict=True)}
-
-
-@dataclass(frozen=True, eq=False)
 class Distillation:
     """The losses by a teacher's outputs.
 
-    ``has_types`` says whether it teaches types; otherwise a student learns them from labels alone.
+    Args:
+        teacher: the teacher's log probabilities of all windows, ``[N, L]`` of start and end,
+            ``[N, 5]`` of types; -inf for padding, and a separator that the teacher does not have.
+            They are float16: the large probabilities have logarithms near 0, where it is precise,
+            and no probability differs by more than 0.0002.
+        has_types: whether it teaches types; otherwise a student learns them from labels alone.
     """
 
     config: DistillationConfig
-    teacher: SoftTargets
+    teacher: Columns
     has_types: bool = True
 
     @property
@@ -161,8 +122,11 @@ class Distillation:
         model_inputs, labels = windows.batch(rows)
         labelled = (labels["type_logits"] != UNLABELLED).astype(np.float32)
         labels["type_logits"] = np.maximum(labels["type_logits"], 0)
-        taught = self.teacher.batch(rows, model_inputs["input_ids"].shape[1])
-        soft = {f"{name}{SOFT}": taught[name] for name in self.heads}
+        length = model_inputs["input_ids"].shape[1]
+        soft = {
+            f"{name}{SOFT}": self.teacher[name][rows, :length].astype(np.float32)
+            for name in self.heads
+        }
         weights = {**dict.fromkeys(labels, labelled), **dict.fromkeys(soft, np.ones_like(labelled))}
         return model_inputs, {**labels, **soft}, weights
 
@@ -222,33 +186,30 @@ class Teacher:
         self, config: DistillationConfig, windows: TrainingWindows, folder: Path
     ) -> Distillation:
         """Returns the distillation for a training; computes probabilities that ``folder`` lacks."""
-        memo = Memo.open(folder, {**self.identity, WINDOWS: windows.digest()})
-        targets, total, predictor = SoftTargets.empty(windows), len(windows), None
+        memo = Memo.open(folder, {**self.identity, "windows": windows.digest()})
+        parts = list[Columns]()
+        total, predictor = len(windows), None
         with new_bar(desc="teacher", unit=" windows", total=total) as bar:
-            for number, start in enumerate(range(0, total, PART_WINDOWS)):
-                name = f"part-{number:06d}.npz"
+            for start in range(0, total, PART_WINDOWS):
+                name = f"part-{len(parts):06d}.npz"
                 rows = slice(start, min(start + PART_WINDOWS, total))
-                place = [rows.start, rows.stop]
                 try:
-                    part = memo.arrays(name)
-                    if part[WINDOWS].tolist() != place:
-                        raise DamagedError(f"{name} is damaged: expected the windows from {start}")
-                    targets.fill(part, rows)
-                except (OSError, DamagedError, LookupError, ValueError) as error:
-                    if not isinstance(error, FileNotFoundError):
+                    parts.append(memo.arrays(name))
+                except (FileNotFoundError, DamagedError) as error:
+                    if isinstance(error, DamagedError):
                         log.warning("%s; the teacher computes it again", error)
                     started = time.perf_counter()
                     predictor = predictor or self._predictor(windows)
-                    part = self._log_probabilities(predictor, windows, rows)
-                    memo.write_arrays(name, {WINDOWS: np.array(place), **part})
-                    targets.fill(part, rows)
+                    parts.append(self._log_probabilities(predictor, windows, rows))
+                    memo.write_arrays(name, parts[-1])
                     if bar.disable:
                         speed = (rows.stop - start) / (time.perf_counter() - started)
                         log.info("teacher: %d of %d windows, %.1f/s", rows.stop, total, speed)
                 bar.update(rows.stop - start)
         del predictor
         gc.collect()  # graphs and their layers reference each other, with all weights
-        return Distillation(config, targets, self.has_types)
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in LOGITS}
+        return Distillation(config, columns, self.has_types)
 
     def _predictor(self, windows: TrainingWindows) -> Any:
         calibration = {}
@@ -267,11 +228,9 @@ class Teacher:
         return {**rows, "token_map": np.full_like(rows["input_ids"], -1), "window_ids": ids}
 
     def _log_probabilities(self, predictor: Any, windows: TrainingWindows, rows: slice) -> Columns:
-        """Returns the log probabilities of some windows as ``SoftTargets`` keeps them."""
+        """Returns the log probabilities of some windows as ``Distillation`` keeps them."""
         logits = predictor.scores(self._rows(windows, rows))
-        pieces = np.arange(windows.input_ids.shape[1]) < windows.n_pieces[rows, None]
-        part = {"type_logits": log_softmax(logits["type_logits"], axis=1)}
+        padding = np.arange(self.windows.max_seq_length) >= windows.n_pieces[rows, None]
         for name in LOGITS[:2]:
-            own = np.where(pieces, logits[name], -np.inf)
-            part[name] = log_softmax(own, axis=1)[pieces]
-        return {name: part[name].astype(np.float16) for name in LOGITS}
+            logits[name] = np.where(padding, -np.inf, logits[name])
+        return {name: log_softmax(logits[name], axis=1).astype(np.float16) for name in LOGITS}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,8 +19,7 @@ from nq.preprocess.tokenizers import FILES
 
 if TYPE_CHECKING:
     from nq.formats.own_data import PageFolder
-    from nq.preprocess.prepared import Request, Windows
-    from nq.questions import Questions
+    from nq.preprocess.prepared import Windows
 
 STATE, PROGRESS = f"{storage.WORK}/state", "progress.json"
 """The memo of a training in its output folder, and its values that tell the completed steps."""
@@ -53,6 +51,8 @@ metrics of ``Evaluation``. The weights with the best first one are kept."""
 Figures = dict[str, float]
 """``STEP`` of an evaluation, and the figures of ``MEASURED`` in that order."""
 EVALUATE_EVERY = 200
+FINAL_STEPS = 100
+"""Steps whose mean loss is the final loss."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,6 @@ class TrainingJob:
         teacher: a model whose probabilities are trained on too.
         dev: files of held-out questions, on which the model is measured every ``evaluate_every``
             steps; the weights of the best evaluation are kept.
-        questions, held_out: those of ``files`` and ``dev``; ``None`` until ``train`` opens them.
     """
 
     files: tuple[str, ...]
@@ -116,8 +115,6 @@ class TrainingJob:
     dev: tuple[str, ...] = ()
     evaluate_every: int = EVALUATE_EVERY
     pages: PageFolder | None = None
-    questions: Questions | None = None
-    held_out: Questions | None = None
 
     @classmethod
     def of(cls, files: str | Path | Iterable[str | Path], **settings: Any) -> Self:
@@ -148,34 +145,7 @@ class TrainingJob:
             return {}
         return {"teacher": self.teacher.name, **self.distillation.to_dict()}
 
-    @cached_property
-    def request(self) -> Request:
-        from nq.preprocess.features import Sampling
-        from nq.preprocess.prepared import Request
-
-        assert self.questions is not None
-        sampling = Sampling(self.config.negatives, self.config.seed, self.teacher is not None)
-        tokenizer = self.init.tokenizer(self.windows.compat)
-        return Request(self.questions, tokenizer, self.windows, sampling)
-
-    @cached_property
-    def description(self) -> dict[str, Any]:
-        """The values that a training's result depends on, as JSON values."""
-        values = {
-            "data": self.request.description,
-            "init": self.init.file_digests,
-            "store": self.store,
-            **self.config.to_dict(),
-        }
-        if self.held_out is not None:
-            dev = replace(self.request, questions=self.held_out, training=None)
-            values |= {"dev": dev.description, "evaluate_every": self.evaluate_every}
-        if self.teacher:
-            how = {**self.distillation.to_dict(), "profile": str(self.teacher_profile)}
-            values["teacher"] = how | self.teacher.file_digests
-        return values
-
-    def card_text(self) -> str:
+    def new_card(self) -> str:
         if self.card:
             return self.card.read_text(encoding="utf-8")
         values = {**self.config.to_dict(), **self.teacher_settings}
@@ -189,6 +159,11 @@ class TrainingJob:
 def measured(figures: Figures) -> Figures:
     """Returns the figures of an evaluation without its step."""
     return {name: value for name, value in figures.items() if name != STEP}
+
+
+def in_words(figures: Mapping[str, Any]) -> str:
+    """Returns the figures of an evaluation, or losses, as text."""
+    return ", ".join(f"{name} {x:.3f}" for name, x in figures.items() if name != STEP)
 
 
 @dataclass(frozen=True)

@@ -148,13 +148,11 @@ class TrainingState:
         for other in {*self.memo.names()} - {name, BEST_WEIGHTS}:
             self.memo.remove(other)
 
-    def add(self, figures: Figures, model: keras.Model) -> bool:
-        """Adds an evaluation; returns whether it is the best, whose weights are kept."""
+    def add(self, figures: Figures, model: keras.Model) -> None:
+        """Adds an evaluation, and keeps the weights of the best one."""
         self.evaluations.append(figures)
-        if self.best is not figures:
-            return False
-        self._write(BEST_WEIGHTS, model.weights)
-        return True
+        if self.best is figures:
+            self._write(BEST_WEIGHTS, model.weights)
 
     def assign_best(self, model: keras.Model) -> None:
         """Gives the model the weights of the best evaluation; a damaged file is logged."""
@@ -181,19 +179,17 @@ def fit(
     windows: TrainingWindows,
     config: TrainConfig,
     state: TrainingState,
-    on_step: Callable[[Curves, int], None] = lambda losses, total: None,
+    on_step: Callable[[TrainingState], None] = lambda state: None,
     distillation: Distillation | None = None,
     measure: Callable[[], Figures] | None = None,
     every: int = EVALUATE_EVERY,
-    on_evaluation: Callable[[Figures, bool], None] = lambda figures, is_best: None,
-) -> Curves:
+) -> None:
     """Trains a model in place, from the state of an interrupted training if there is one.
 
-    ``on_step`` gets the losses so far, which are returned in the end, and the number of all steps.
     ``measure`` evaluates the model on held-out questions after ``every`` steps and after the last
-    one; the model gets the weights of the best evaluation in the end. ``on_evaluation`` gets the
-    figures of each one, and whether they are the best so far. A loss that is not finite, or such a
-    weight that would be evaluated or saved, is an ``Error``.
+    one; the model gets the weights of the best evaluation in the end. ``on_step`` gets the state
+    after each step and its evaluation. A loss that is not finite, or such a weight that would be
+    evaluated or saved, is an ``Error``.
     """
     total = state.total = total_steps(len(windows), config)
     trained = distillation.student(model) if distillation else model
@@ -206,25 +202,23 @@ def fit(
         inputs, *parts = distillation.batch(windows, rows) if distillation else windows.batch(rows)
         own = ({name: part[name] for name in trained.output} for part in parts)
         logs = trained.train_on_batch(inputs, *own, return_dict=True)
-        curves = distillation.curves(logs) if distillation else {}
-        for name, value in {LOSS: float(logs["loss"]), **curves}.items():
+        loss = float(logs["loss"])
+        losses = {LOSS: loss} | (distillation.curves(logs) if distillation else {})
+        for name, value in losses.items():
             state.losses.setdefault(name, []).append(value)
         state.step += 1
-        to_measure = measure and (state.step % every == 0 or state.step == total)
-        to_save = state.step % config.save_every == 0 or state.step == total
-        values = [logs["loss"]]
-        if to_measure or to_save:
-            values += model.get_weights()
-        if not all(np.isfinite(value).all() for value in values):
+        is_last = state.step == total
+        to_measure = measure is not None and (is_last or state.step % every == 0)
+        to_save = is_last or state.step % config.save_every == 0
+        weights = model.get_weights() if to_measure or to_save else []
+        if not all(np.isfinite(value).all() for value in (loss, *weights)):
             raise Error(
-                f"the training diverged in step {state.step} of {total}, loss {logs['loss']:.3g}: "
+                f"the training diverged in step {state.step} of {total}, loss {loss:.3g}: "
                 f"choose a --learning-rate below {config.learning_rate:g} and another --output"
             )
-        on_step(state.losses, total)
         if measure and to_measure:
-            figures = {STEP: state.step, **measure()}
-            on_evaluation(figures, state.add(figures, model))
+            state.add({STEP: state.step, **measure()}, model)
+        on_step(state)
         if to_save:
             state.save(variables)
     state.assign_best(model)
-    return state.losses

@@ -22,12 +22,10 @@ from nq.memo import Memo
 from nq.mlflow_store import connect
 from nq.model import joint
 from nq.model.folder import ModelFolder
-from nq.questions import Questions
 from nq.storage import hold
 from nq.tracking import RESUMES
-from nq.training.fit import FINAL_STEPS
-from nq.training.job import STATE, TRAINING, TrainingJob
-from nq.training.train import train
+from nq.training.job import FINAL_STEPS, STATE, TRAINING, TrainingJob
+from nq.training.train import opened, train
 from tests.conftest import Commands
 from tests.support import tiny_models
 from tests.support.folders import tree
@@ -220,9 +218,8 @@ def test_the_training_of_other_options_is_refused_and_not_touched(
 ) -> None:
     out, small = tmp_path / "out", WindowConfig(32, 16, 8)
     job = TrainingJob.of([bundled_sample()], init=tiny_model, output=out, windows=small)
-    job = dataclasses.replace(job, questions=Questions(job.files))
-    with hold(out, TRAINING):
-        Memo.open(out / STATE, job.description)
+    with opened(job) as training:
+        Memo.open(out / STATE, training.description)
     if is_finished:
         shutil.copytree(tiny_model, out, dirs_exist_ok=True)
     before, changed = tree(out), out.stat().st_mtime_ns

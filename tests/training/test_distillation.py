@@ -2,18 +2,17 @@
 
 import dataclasses
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 from nq.inference.reduction import LOGITS
 from nq.records import UNLABELLED, AnswerType, FloatArray, IntArray
-from nq.training.distillation import Distillation, SoftCrossEntropy, SoftTargets
+from nq.training.distillation import Distillation, SoftCrossEntropy
 from nq.training.job import LOSS, PARTS, DistillationConfig
 from nq.training.loop import compile_for_training
 from tests.training.test_loop import CONFIG, LENGTH, WINDOWS, untrained
@@ -38,11 +37,8 @@ def teacher() -> dict[str, FloatArray]:
 
 
 def distillation(weight: float = 0.5, temperature: float = 2.0, **options: Any) -> Distillation:
-    config, targets = DistillationConfig(weight, temperature), SoftTargets.empty(WINDOWS)
     known = {name: log_softmax(logits, axis=1) for name, logits in teacher().items()}
-    known |= {name: known[name][~PADDING] for name in LOGITS[:2]}
-    targets.fill(known, slice(0, N))
-    return Distillation(config, targets, **options)
+    return Distillation(DistillationConfig(weight, temperature), known, **options)
 
 
 def slow_cross_entropy(teacher: FloatArray, student: FloatArray, temperature: float) -> float:
@@ -55,7 +51,7 @@ def slow_cross_entropy(teacher: FloatArray, student: FloatArray, temperature: fl
     return total * temperature**2
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0, 7.0])
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
 def test_the_soft_loss_and_its_gradient_against_a_slow_truth(temperature: float) -> None:
     draw = np.random.default_rng(int(10 * temperature))
     student = draw.normal(0, 3, (4, 9)).astype(np.float32)
@@ -67,9 +63,6 @@ def test_the_soft_loss_and_its_gradient_against_a_slow_truth(temperature: float)
     expected = [slow_cross_entropy(*rows, temperature) for rows in zip(known, student, strict=True)]
     np.testing.assert_allclose(losses, expected, rtol=1e-5, atol=1e-6)
     gradient = np.asarray(tape.gradient(losses, variable))
-    p = softmax(known / temperature, axis=1)
-    q = softmax(np.where(known > -np.inf, student, -np.inf) / temperature, axis=1)
-    np.testing.assert_allclose(gradient, temperature * (q - p), atol=1e-5)
     assert (gradient[known == -np.inf] == 0).all()
     step = 1e-3 * draw.normal(size=student.shape)  # against differences of the slow truth
     change = sum(
@@ -105,7 +98,7 @@ def slow_losses(model: keras.Model, settings: Distillation, rows: IntArray) -> d
     ("weight", "temperature", "has_types"), [(0.3, 1.0, True), (0.5, 4.0, False)]
 )
 def test_the_losses_of_a_step_against_a_slow_truth(
-    weight: float, temperature: float, has_types: bool, tmp_path: Path
+    weight: float, temperature: float, has_types: bool
 ) -> None:
     settings, rows = distillation(weight, temperature, has_types=has_types), np.arange(16)
     model = untrained(SHORT)
@@ -114,7 +107,7 @@ def test_the_losses_of_a_step_against_a_slow_truth(
     compile_for_training(student, SHORT, 10, WINDOWS.answer_types, settings)
     logs = student.train_on_batch(*settings.batch(WINDOWS, rows), return_dict=True)
     actual = {LOSS: logs["loss"], **settings.curves(logs)}
-    assert actual == pytest.approx(expected, rel=2e-3)  # log probabilities of float16
+    assert actual == pytest.approx(expected, rel=2e-3)
 
 
 def test_windows_without_labels_are_taught_by_the_teacher_alone() -> None:

@@ -14,7 +14,7 @@ from nq.errors import Error
 from nq.memo import Memo
 from nq.model import joint
 from nq.records import FloatArray, IntArray
-from nq.training.job import LOSS, STEP, Curves, Figures, TrainConfig
+from nq.training.job import LOSS, STEP, Figures, TrainConfig
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit
 from nq.training.windows import TrainingWindows
 from tests.runs.test_resume import run_killed
@@ -57,10 +57,11 @@ def train(
     model: keras.Model,
     config: TrainConfig,
     folder: Path,
-    on_step: Callable[[Curves, int], None] = lambda losses, total: None,
+    on_step: Callable[[TrainingState], None] = lambda state: None,
 ) -> list[float]:
     state = TrainingState(Memo.open(folder, config.to_dict()))
-    return fit(model, WINDOWS, config, state, on_step)[LOSS]
+    fit(model, WINDOWS, config, state, on_step)
+    return state.losses[LOSS]
 
 
 def weights(model: keras.Model) -> list[FloatArray]:
@@ -71,13 +72,7 @@ def weights(model: keras.Model) -> list[FloatArray]:
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model, Path]:
     """A model trained without interruption, and its folder."""
     model, folder = untrained(), tmp_path_factory.mktemp("training")
-    steps: list[tuple[int, int]] = []
-
-    def on_step(losses: Curves, total: int) -> None:
-        steps.append((len(losses[LOSS]), total))
-
-    losses = train(model, CONFIG, folder, on_step)
-    assert steps == [(step, STEPS) for step in range(1, STEPS + 1)]
+    losses = train(model, CONFIG, folder)
     assert len(losses) == STEPS
     assert losses[0] > 1 and np.mean(losses[-10:]) < 0.2
     return model, folder
@@ -86,8 +81,8 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model
 def train_until_killed(folder: Path) -> None:
     """Trains in a process of its own until SIGKILL."""
 
-    def on_step(losses: Curves, total: int) -> None:
-        if len(losses[LOSS]) == KILLED_AT:
+    def on_step(state: TrainingState) -> None:
+        if state.step == KILLED_AT:
             os.kill(os.getpid(), signal.SIGKILL)
 
     train(untrained(), CONFIG, folder, on_step)
@@ -101,7 +96,7 @@ def test_a_killed_training_resumes_to_the_same_weights(
     half_written = tmp_path / f"step-{KILLED_AT}.npz"
     half_written.write_bytes(b"PK\x03\x04")
     model, steps = untrained(), list[int]()
-    train(model, CONFIG, tmp_path, lambda losses, _: steps.append(len(losses[LOSS])))
+    train(model, CONFIG, tmp_path, lambda state: steps.append(state.step))
     assert steps == list(range(41, STEPS + 1))
     np.testing.assert_equal(weights(model), weights(uninterrupted[0]))
     assert {path.name for path in tmp_path.iterdir()} == {
@@ -148,25 +143,21 @@ def test_the_weights_of_the_best_evaluation_are_kept(
     """With an evaluation every three of eight steps, which a resumed training repeats."""
     config = dataclasses.replace(CONFIG, epochs=2, save_every=4)
     due = dict(zip((3, 6, 8), scores, strict=True))
-    evaluated: dict[int, tuple[list[FloatArray], bool]] = {}
+    evaluated: dict[int, list[FloatArray]] = {}
 
     def fit_until(killed_at: int) -> tuple[keras.Model, TrainingState]:
-        model, step = untrained(config), 0
+        model = untrained(config)
+        state = TrainingState(Memo.open(tmp_path, config.to_dict()))
 
-        def on_step(losses: Curves, total: int) -> None:
-            nonlocal step
-            step = len(losses[LOSS])
-            if step == killed_at:
+        def on_step(state: TrainingState) -> None:
+            if state.step == killed_at:
                 raise KeyboardInterrupt
 
         def measure() -> Figures:
-            return {"micro_f1": due[step], "long_f1": 1 - due[step]}
+            evaluated[state.step] = weights(model)
+            return {"micro_f1": due[state.step], "long_f1": 1 - due[state.step]}
 
-        def on_evaluation(figures: Figures, is_best: bool) -> None:
-            evaluated[int(figures[STEP])] = weights(model), is_best
-
-        state = TrainingState(Memo.open(tmp_path, config.to_dict()))
-        fit(model, WINDOWS, config, state, on_step, None, measure, 3, on_evaluation)
+        fit(model, WINDOWS, config, state, on_step, None, measure, 3)
         return model, state
 
     with pytest.raises(KeyboardInterrupt):
@@ -174,8 +165,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(
     model, state = fit_until(99)
     assert state.best is not None and state.best[STEP] == best
     assert [figures[STEP] for figures in state.evaluations] == [3, 6, 8] == list(evaluated)
-    assert max(step for step, (_, is_best) in evaluated.items() if is_best) == best
-    np.testing.assert_equal(weights(model), evaluated[best][0])
+    np.testing.assert_equal(weights(model), evaluated[best])
 
 
 @pytest.mark.parametrize("name", ["progress.json", "step-3.npz"])

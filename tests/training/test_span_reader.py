@@ -1,8 +1,5 @@
 """A reader of plain text: trained as transformers and torch do, and used by both programs."""
 
-import dataclasses
-import gzip
-import itertools
 import json
 import logging
 import random
@@ -18,19 +15,15 @@ from safetensors.numpy import load_file
 
 import nq
 from experiments.peers.pipeline import vocabulary, write_model
-from experiments.pretrained import SHAPE
-from nq.bundle import bundled_model
 from nq.config import WindowConfig
 from nq.memo import Memo
-from nq.model import checkpoint, joint
+from nq.model import joint
 from nq.model.folder import ModelFolder
-from nq.training.fit import FINAL_STEPS
 from nq.training.job import LOSS, TrainConfig
 from nq.training.loop import TrainingState, WarmupThenDecay, compile_for_training, fit
-from nq.training.windows import TrainingWindows, read_columns, steps_after, total_steps
+from nq.training.windows import TrainingWindows, steps_after, total_steps
 from tests.conftest import Commands
 from tests.golden.families import make
-from tests.support.child_processes import ROOT
 
 FAMILIES = ("bert", "roberta", "deberta-v3")
 SIZES = ("--max-seq-length", "64", "--max-query-length", "16")
@@ -123,11 +116,12 @@ def test_steps_are_those_of_transformers_and_torch(family: str, tmp_path: Path) 
         return joint.span_reader(joint.load_model(ModelFolder(tmp_path / "model")).model)
 
     ours = keras_steps(reader(), windows, config)
-    losses = fit(reader(), windows, config, TrainingState(Memo(tmp_path)))[LOSS]
+    state = TrainingState(Memo(tmp_path))
+    fit(reader(), windows, config, state)
     expected = torch_steps(theirs, shape.model_type, windows, config)
     assert len(expected) == 3
     np.testing.assert_allclose(ours, expected, rtol=1e-4)
-    np.testing.assert_allclose(losses, [loss for loss, _ in expected], rtol=1e-4)
+    np.testing.assert_allclose(state.losses[LOSS], [loss for loss, _ in expected], rtol=1e-4)
 
 
 # --- from records to answers ---------------------------------------------------------------------
@@ -281,82 +275,3 @@ def spans_of_transformers(folder: Path, questions: list[Record]) -> Iterator[tup
         pairs = ((i, j) for i in inside for j in inside if i <= j < i + 15)
         first, last = max(pairs, key=lambda pair: start[pair[0]] + end[pair[1]])
         yield chars[first][0], chars[last][1]
-
-
-# --- 2,000 records -------------------------------------------------------------------------------
-
-DATA = ROOT.parent / "shared" / "data" / "train" / "squad-train.jsonl.gz"
-RANKER = bundled_model("ranker")
-LAYERS, LENGTH, MOST_WORDS = 4, 128, 85
-
-
-def e5_small(folder: Path) -> Path:
-    """Writes a reader with the first layers of e5-small-v2, which the ranker has in 8 bits."""
-    shape = dataclasses.replace(SHAPE, num_hidden_layers=LAYERS)
-    model = joint.span_reader(joint.build(shape, seed=1))
-    weights = {one.path: one.numpy() for one in joint.load_model(ModelFolder(RANKER)).model.weights}
-    for one in model.weights:
-        if one.path in weights:
-            one.assign(weights[one.path])
-    folder.mkdir()
-    checkpoint.save_weights(folder, model, shape)
-    checkpoint.copy_tokenizer(RANKER, folder)
-    return folder
-
-
-def squad_records(count: int) -> list[Record]:
-    """Questions of SQuAD with the paragraph that answers, of each fifth one with another one."""
-    with gzip.open(DATA, "rt", encoding="utf-8") as lines:
-        chosen = [one for one in map(paragraph, lines) if len(one["context"].split()) <= MOST_WORDS]
-    random.Random(1).shuffle(chosen)
-    for one, other in list(itertools.pairwise(chosen[: count + 1]))[::5]:
-        one |= {"context": other["context"], "answers": []}
-    return chosen[:count]
-
-
-def paragraph(line: str) -> Record:
-    record = json.loads(line)
-    tokens, gold = record["document_text"].split(" "), record["annotations"][0]
-    long, short = gold["long_answer"], gold["short_answers"][0]
-    first, last = long["start_token"] + 1, long["end_token"] - 1
-    before = tokens[first : short["start_token"]]
-    text = " ".join(tokens[short["start_token"] : short["end_token"]])
-    return {
-        "id": record["example_id"],
-        "question": record["question_text"],
-        "context": " ".join(tokens[first:last]),
-        "answers": [{"text": text, "answer_start": len(" ".join([*before, ""]))}],
-    }
-
-
-@pytest.mark.extended
-@pytest.mark.skipif(not DATA.is_file(), reason="the data beside the repository are missing")
-@pytest.mark.filterwarnings("ignore")
-def test_2000_records_train_a_reader_as_a_plain_loop_of_torch_does(
-    tmp_path: Path, commands: Commands
-) -> None:
-    """Without dropout, which draws differently; the batches are the same."""
-    pytest.importorskip("torch")
-    from transformers import AutoModelForQuestionAnswering
-
-    init, ours, theirs = e5_small(tmp_path / "init"), tmp_path / "ours", tmp_path / "theirs"
-    questions = squad_records(2500)
-    data = write_records(tmp_path / "train.jsonl", questions[:2000])
-    dev = write_records(tmp_path / "dev.jsonl", questions[2000:])
-    config = TrainConfig(epochs=1, batch_size=8, learning_rate=2e-4, dropout=0, negatives=1)
-    settings = {**config.to_dict(), "compat": "squad", "max_seq_length": LENGTH}
-    loss = nq.train(data, init=init, output=ours, **settings).loss
-    shards = sorted((ours / "unfinished" / "windows").glob("windows-*.tfrecord"))
-    windows = TrainingWindows.from_columns(read_columns(shards, LENGTH))
-    model = AutoModelForQuestionAnswering.from_pretrained(init).eval()
-    steps = torch_steps(model, "bert", windows, config)
-    assert loss == pytest.approx(np.mean([one for one, _ in steps[-FINAL_STEPS:]]), rel=0.01)
-    model.save_pretrained(theirs)
-    checkpoint.copy_tokenizer(init, theirs)
-    matches = []
-    for folder in (ours, theirs):
-        options = ("--set", f"max_seq_length={LENGTH},doc_stride=64", "--no-track")
-        given = ("--data", dev, "--model", folder, "--output", tmp_path / f"run-{folder.name}")
-        run = commands.json("answer", *given, *options, "--profile", "grappler+buckets")
-        matches.append(run["metrics"]["squad_exact_match"])
-    assert matches[0] > 0.3 and abs(matches[0] - matches[1]) <= 0.01

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
+from scipy.special import softmax
 
 from nq.config import WindowConfig
 from nq.inference.profile import Profile
@@ -19,7 +19,7 @@ from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import MODEL_INPUTS, Columns
 from nq.storage import WORK, own_paths
 from nq.training import distillation
-from nq.training.distillation import SoftTargets, Teacher
+from nq.training.distillation import Teacher
 from nq.training.job import TRAINING, DistillationConfig
 from nq.training.windows import TrainingWindows
 from tests.support import tiny_models
@@ -64,9 +64,7 @@ def small_parts() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def pristine(
-    teacher: Teacher, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, SoftTargets]:
+def pristine(teacher: Teacher, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Columns]:
     """The folder of a finished pass and its log probabilities."""
     folder = tmp_path_factory.mktemp("pristine") / "training" / "teacher"
     return folder, taught(teacher, WINDOWS, folder)
@@ -76,7 +74,7 @@ def make(folder: Path, student: Tokenizer, profile: str = "baseline") -> Teacher
     return Teacher.of(ModelFolder(folder), student, WINDOWS_CONFIG, Profile(profile))
 
 
-def taught(teacher: Teacher, windows: TrainingWindows, folder: Path) -> SoftTargets:
+def taught(teacher: Teacher, windows: TrainingWindows, folder: Path) -> Columns:
     return teacher.distillation(DistillationConfig(), windows, folder).teacher
 
 
@@ -90,14 +88,11 @@ def test_the_probabilities_of_a_teacher(teacher: Teacher, tmp_path: Path) -> Non
         segments = [0] * tiny_models.N_QUERY + [1] * (len(ids) - tiny_models.N_QUERY)
         rows = dict(zip(MODEL_INPUTS, ([ids], [[1] * len(ids)], [segments]), strict=True))
         logits = model({name: np.array(x, np.int32) for name, x in rows.items()})
-        inside = slice(targets.first[number], targets.first[number + 1])
-        for name in ("start_logits", "end_logits"):
-            own = np.asarray(logits[name])[0]
-            actual = targets.columns[name][inside].astype(float)
-            np.testing.assert_allclose(np.exp(actual), np.exp(log_softmax(own)), atol=2e-4)
-        types = log_softmax(np.asarray(logits["type_logits"])[0])
-        actual = targets.columns["type_logits"][number]
-        np.testing.assert_allclose(np.exp(actual), np.exp(types), atol=2e-4)
+        for name, column in targets.items():
+            expected = softmax(np.asarray(logits[name])[0])
+            actual = np.exp(column[number].astype(float))
+            np.testing.assert_allclose(actual[: len(expected)], expected, atol=2e-4)
+            assert not actual[len(expected) :].any()  # padding
 
 
 class Recorder:
@@ -119,7 +114,7 @@ class Recorder:
 @pytest.mark.slow
 def test_nothing_is_computed_twice(
     teacher: Teacher,
-    pristine: tuple[Path, SoftTargets],
+    pristine: tuple[Path, Columns],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -134,12 +129,12 @@ def test_nothing_is_computed_twice(
     assert files == ["part-000000.npz", "part-000001.npz", "request.json"]
     with monkeypatch.context() as patch:
         resumed = Recorder(patch)
-        np.testing.assert_equal(vars(taught(teacher, WINDOWS, folder)), vars(whole))
+        np.testing.assert_equal(taught(teacher, WINDOWS, folder), whole)
     assert resumed.parts == [2, 3, 4]
     with monkeypatch.context() as patch:
         again = Recorder(patch)
         patch.setattr(Teacher, "_predictor", None)  # not even the model is loaded
-        np.testing.assert_equal(vars(taught(teacher, WINDOWS, folder)), vars(whole))
+        np.testing.assert_equal(taught(teacher, WINDOWS, folder), whole)
     assert not again.parts
 
 
@@ -148,7 +143,7 @@ def test_of_another_request_nothing_is_used(
     changed: str,
     larger: Path,
     student: Tokenizer,
-    pristine: tuple[Path, SoftTargets],
+    pristine: tuple[Path, Columns],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
