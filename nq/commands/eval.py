@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _read(args: argparse.Namespace) -> Inputs:
     from nq.evaluation import nq_open
-    from nq.evaluation.evaluate import read_scorable
+    from nq.evaluation.evaluate import evaluation_of
     from nq.formats import inputs
     from nq.formats.own_data import list_pages
 
@@ -103,7 +103,8 @@ def _read(args: argparse.Namespace) -> Inputs:
     if all(map(inputs.is_official, paths)):
         return read_gold(args.gold_path), read_predictions(args.predictions_path), {}
     pages = None if args.pages is None else list_pages(args.pages, args.page_column)
-    return read_scorable(paths, args.predictions_path, pages)
+    evaluation = evaluation_of(paths, args.predictions_path, pages)
+    return evaluation.gold, evaluation.predictions, evaluation.of_texts()
 
 
 def _few_annotators(gold: Gold, needed: int, one_annotator: bool) -> str:

@@ -43,7 +43,6 @@ class Answered:
     """
 
     prediction: Mapping[str, Any]
-    is_null: bool
     outputs: Mapping[str, bytes]
     judgment: JudgedPrediction
     row: AnswerRow | None = None
@@ -60,7 +59,6 @@ def answer(
     judgment = judge(example, prediction)
     return Answered(
         encoded,
-        not prediction.answered,
         outputs.encode(formats, example, prediction, ranked.alternatives),
         judgment,
         table_row(example, prediction, judgment.verdict) if with_row else None,
@@ -83,7 +81,7 @@ class AnswerFiles:
                 self.evaluation.add(one.judgment)
                 write(one.outputs)
                 self.examples += 1
-                self.answered += not one.is_null
+                self.answered += one.judgment.prediction.answered
                 if one.row is not None:
                     self.rows.append(one.row)
                 yield one.prediction
@@ -94,11 +92,10 @@ class AnswerFiles:
 
 def table_row(example: Example, prediction: Prediction, verdict: Verdict | None) -> AnswerRow:
     """Returns an answer of the table, with the right answers if it is not right."""
-    expected = list[str]()
-    if verdict not in (None, Verdict.RIGHT, Verdict.NULL):
-        expected = expected_texts(example, partial(answer_text, example))
-    answer = answer_text(example, prediction)
-    return AnswerRow(example.question, answer, verdict, tuple(expected))
+    in_words = partial(answer_text, example)
+    is_right = verdict in (None, Verdict.RIGHT, Verdict.NULL)
+    expected = () if is_right else tuple(expected_texts(example, in_words))
+    return AnswerRow(example.question, in_words(prediction), verdict, expected)
 
 
 def answer_text(example: Example, answer: Answer) -> str:

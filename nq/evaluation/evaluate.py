@@ -69,10 +69,14 @@ class Evaluation:
 
     def __init__(self) -> None:
         self.gold: nq_eval.Gold = {}
-        self._predictions: nq_eval.Predictions = {}
-        self._texts: list[text_match.TextScore] = []
-        self.without_gold = self.text_only = 0
+        self.predictions: nq_eval.Predictions = {}
+        self._texts = list[text_match.TextScore]()
         self._verdicts = Counter[Verdict | None]()
+        self.text_only = 0
+
+    @property
+    def without_gold(self) -> int:
+        return self._verdicts[None]
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -84,19 +88,20 @@ class Evaluation:
         if judgment.gold is not None:
             key = judgment.prediction.example_id
             self.gold[key] = judgment.gold
-            self._predictions[key] = judgment.prediction
+            self.predictions[key] = judgment.prediction
         if judgment.text is not None:
             self._texts.append(judgment.text)
             self.text_only += judgment.gold is None
-        else:
-            self.without_gold += judgment.gold is None
+
+    def of_texts(self) -> dict[str, float]:
+        """Returns the metrics of gold that is text; empty without any."""
+        return text_match.metrics(self._texts)
 
     def metrics(self) -> dict[str, float]:
         """Returns all metrics; empty without any gold."""
-        metrics = text_match.metrics(self._texts)
         if not self.gold:
-            return metrics
-        return nq_eval.score(self.gold, self._predictions, one_annotator=True) | metrics
+            return self.of_texts()
+        return nq_eval.score(self.gold, self.predictions, one_annotator=True) | self.of_texts()
 
 
 def text_score(example: Example, prediction: Prediction) -> text_match.TextScore | None:
@@ -131,36 +136,27 @@ def evaluate(
         ValueError: there is no gold, an argument has the wrong type, or the ids of gold and
             predictions differ.
     """
-    gold = input_files.path_list("gold", gold)
-    paths = input_files.find_files(gold)
-    gold_labels, predicted, of_texts = read_scorable(paths, predictions, page_folder(pages))
-    if not gold_labels:
-        return of_texts
-    return nq_eval.score(gold_labels, predicted, one_annotator=True) | of_texts
+    paths = input_files.find_files(input_files.path_list("gold", gold))
+    return evaluation_of(paths, predictions, page_folder(pages)).metrics()
 
 
-def read_scorable(
+def evaluation_of(
     gold: Sequence[str], predictions: str | Path, pages: PageFolder | None = None
-) -> nq_eval.Inputs:
-    """Returns gold labels, predictions of official metrics, and the metrics of gold texts."""
+) -> Evaluation:
+    """Evaluates a file of predictions, as ``evaluate`` does."""
     predicted = read_predictions(Path(input_files.path_text(predictions)))
-    gold_labels: nq_eval.Gold = {}
-    texts, scored, seen = list[text_match.TextScore](), set[ExampleId](), set[ExampleId]()
+    evaluation = Evaluation()
+    scored, others = set[ExampleId](), set[ExampleId]()
     with input_files.unchanged(gold):
         for example in read_examples(gold, skip_bad=True, pages=pages):
             key = example.example_id
-            seen.add(key)
-            if annotators := example_gold(example):
-                gold_labels[key] = annotators
-            if annotators or example.answers is not None:
-                scored.add(key)
-            if key in predicted and (text := text_score(example, predicted[key])):
-                texts.append(text)
+            judgment = judge(example, predicted.get(key, Prediction(key)))
+            (others if judgment.verdict is None else scored).add(key)
+            evaluation.add(judgment)
     if not scored:
         raise ValueError(f"no annotations in {', '.join(gold)}: give annotated data")
-    nq_eval.check_ids(scored, predicted.keys() - (seen - scored))
-    kept = {key: predicted[key] for key in gold_labels}
-    return gold_labels, kept, text_match.metrics(texts)
+    nq_eval.check_ids(scored, predicted.keys() - others)
+    return evaluation
 
 
 def example_gold(example: Example) -> list[Annotation]:
@@ -195,9 +191,9 @@ def _with_bytes(example: Example, spans: Iterable[Span]) -> list[Span]:
 
 def expected_texts(example: Example, in_words: Callable[[Annotation], str]) -> list[str]:
     """Returns the right answers, that of the most annotators first; ``in_words`` returns one."""
-    texts = example.answers
+    texts: Iterable[str] | None = example.answers
     if texts is None:
-        texts = tuple(map(in_words, accepted_answers(example)))
+        texts = map(in_words, accepted_answers(example))
     return [text for text, _ in Counter(texts).most_common() if text]
 
 
@@ -207,9 +203,13 @@ def accepted_answers(example: Example) -> list[Annotation]:
     They are the answers of the annotators who gave a short one if gold has a short answer; else the
     long answers alone; none if gold has neither, so that a null prediction is correct.
     """
-    annotations, gold = example.annotations or (), example_gold(example)
+    gold = example_gold(example)
     long, short = nq_eval.decisions_of_one(gold, Prediction(example.example_id))
+    pairs = zip(example.annotations or (), gold, strict=True)
     if short.has_gold:
-        return [a for a, one in zip(annotations, gold, strict=True) if one.has_short]
-    longs = (a for a, one in zip(annotations, gold, strict=True) if one.long)
-    return [replace(a, shorts=(), yes_no=YesNo.NONE) for a in longs] if long.has_gold else []
+        return [annotation for annotation, one in pairs if one.has_short]
+    if not long.has_gold:
+        return []
+    return [
+        replace(annotation, shorts=(), yes_no=YesNo.NONE) for annotation, one in pairs if one.long
+    ]

@@ -133,18 +133,20 @@ def _open(path: str | Path) -> Iterator[IO[bytes]]:
         raise ValueError(f"{path}: {error}; copy the file again") from error
 
 
-def _decode(data: bytes) -> Any:
+def _json(data: bytes) -> Any:
     """Returns JSON with what the official script accepts: NaN, lone surrogates, ids of any size."""
-    with contextlib.suppress(orjson.JSONDecodeError):
-        value = orjson.loads(data)
-        items = value.get("predictions", [value]) if type(value) is dict else None
-        records = [item for item in items if type(item) is dict] if type(items) is list else []
-        if not any(type(record.get("example_id")) is float for record in records):  # rounded
-            return value
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON ({error})") from error
+
+
+def _gold_record(line: bytes) -> Any:
+    with contextlib.suppress(orjson.JSONDecodeError):
+        record = orjson.loads(line)  # faster, and rounds large numbers
+        if not (isinstance(record, dict) and isinstance(record.get("example_id"), float)):
+            return record
+    return _json(line)
 
 
 def read_gold(paths: Patterns) -> dict[ExampleId, list[Annotation]]:
@@ -159,7 +161,7 @@ def read_gold(paths: Patterns) -> dict[ExampleId, list[Annotation]]:
                 if not line.strip():
                     continue
                 try:
-                    record = _decode(line)
+                    record = _gold_record(line)
                     key = example_id(record)
                     gold[key] = annotations(record)
                 except ValueError as error:
@@ -178,7 +180,7 @@ def read_predictions(path: str | Path) -> dict[ExampleId, Prediction]:
         data = file.read()
     predictions, where = {}, str(path)
     try:
-        for i, record in enumerate(get(_decode(data), "predictions", list)):
+        for i, record in enumerate(get(_json(data), "predictions", list)):
             where = f"{path}: predictions[{i}]"
             given = prediction(record)
             predictions[given.example_id] = given

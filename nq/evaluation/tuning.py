@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nq.config import DecisionConfig, RankingWeights
 from nq.evaluation import nq_eval
@@ -53,6 +53,7 @@ GIVEN_F1 = {
 }
 """Names of the F1s of the answers that are given, and the metrics that have them."""
 
+T = TypeVar("T")
 ChoiceSets = tuple[ChoiceSet | None, ChoiceSet | None]  # of blocks, and of options
 
 
@@ -87,30 +88,25 @@ class Tuned:
         Those of the decision before have ``before`` in their names. A rule without probabilities
         has only F1s there.
         """
-        odd = [key for key in self.gold if fold_of(key) is None and key in self.predictions]
-        groups = {"odd": odd}
+        odd = [key for key in self.gold if fold_of(key) is None]
         long = [key for key in odd if key in self.long_pages]
+        groups = {"odd": odd}
         if 0 < len(long) < len(odd):
-            short = [key for key in odd if key not in self.long_pages]
-            groups |= {"odd_short_pages": short, "odd_long_pages": long}
+            groups["odd_short_pages"] = [key for key in odd if key not in self.long_pages]
+            groups["odd_long_pages"] = long
         figures: dict[str, Any] = {}
         for group, keys in groups.items():
-            gold = {key: self.gold[key] for key in keys}
-            predictions = {key: self.predictions[key] for key in keys}
-            measured = measure(gold, predictions, self.decision)
+            gold = _of(self.gold, keys)
+            measured = measure(gold, _of(self.predictions, keys), self.decision)
             figures |= {f"{group}_{name}": value for name, value in measured.items()}
-            before = self._measure_before(gold)
-            figures |= {f"{group}_before_{name}": value for name, value in before.items()}
+            if self.before:
+                measured = measure(gold, _of(self.predictions_before, keys), self.before)
+                figures |= {f"{group}_before_{name}": value for name, value in measured.items()}
         return figures
 
-    def _measure_before(self, gold: Gold) -> dict[str, Any]:
-        if self.before is None:
-            return {}
-        predictions = {key: self.predictions_before[key] for key in gold}
-        if RULES[self.before.rule].ranks:
-            return measure(gold, predictions, self.before)
-        metrics = nq_eval.score(gold, predictions, one_annotator=True)
-        return {name: metrics[key] for name, key in GIVEN_F1.items()}
+
+def _of(values: Mapping[ExampleId, T], keys: Iterable[ExampleId]) -> dict[ExampleId, T]:
+    return {key: values[key] for key in keys}
 
 
 def fold_of(key: ExampleId) -> int | None:
@@ -164,42 +160,40 @@ def tune_decision(
     separations: list[tuple[float, bool]] = []
     long_pages: set[ExampleId] = set()
     for example, scores in scored:
-        if not example_gold(example):
+        key = example.example_id
+        if not (annotations := example_gold(example)):
             continue
-        gold[example.example_id] = example_gold(example)
+        gold[key] = annotations
         if sum(candidate.top_level for candidate in example.candidates) >= LONG_PAGE:
-            long_pages.add(example.example_id)
-        fold = fold_of(example.example_id)
-        if fold is not None:
-            evidence = rank(example, scores, decision).evidence
-            sets = block_choices(example, evidence), option_choices(example, evidence)
-            choice_sets.setdefault(fold, []).append(sets)
-            if separation := yes_no_separation(example, evidence):
-                separations.append(separation)
+            long_pages.add(key)
+        if (fold := fold_of(key)) is None:
+            continue
+        evidence = rank(example, scores, decision).evidence
+        sets = block_choices(example, evidence), option_choices(example, evidence)
+        choice_sets.setdefault(fold, []).append(sets)
+        if separation := yes_no_separation(example, evidence):
+            separations.append(separation)
     if not choice_sets:
         raise ValueError("there is no annotated example to fit the decision to: give some")
     auc, says_yes_no = tell_yes_from_no(separations, decision)
-    weights = _fit(choice_sets.values(), decision)
-    held_out = [
-        _fit((choice_sets[f] for f in choice_sets if f != fold), decision) for fold in range(FOLDS)
-    ]
-    tuned = replace(decision, weights=weights, says_yes_no=says_yes_no)
+    tuned = replace(decision, weights=_fit(choice_sets.values(), decision), says_yes_no=says_yes_no)
+    by_fold: dict[int | None, DecisionConfig] = {None: tuned}
+    for fold in range(FOLDS):
+        others = (sets for other, sets in choice_sets.items() if other != fold)
+        by_fold[fold] = replace(tuned, weights=_fit(others, decision))
     if before is not None and not reads_default_scores(before):
         before = None
     predictions: Predictions = {}
     predictions_before: Predictions = {}
     for example, scores in scored:
         key = example.example_id
-        fold = fold_of(key)
-        unseen = tuned if fold is None else replace(tuned, weights=held_out[fold])
-        predictions[key] = predicted(example, scores, unseen)
+        predictions[key] = predicted(example, scores, by_fold[fold_of(key)])
         if before is not None:
             predictions_before[key] = predicted(example, scores, before)
-    folds = {key: fold for key in gold if (fold := fold_of(key)) is not None and key in predictions}
-    even_gold = {key: gold[key] for key in folds}
-    even_predictions = {key: predictions[key] for key in folds}
-    if not is_fitted(decision) or are_others_better(even_gold, even_predictions, tuned, folds):
-        tuned = best_thresholds(even_gold, even_predictions, tuned)
+    folds = {key: fold for key in gold if (fold := fold_of(key)) is not None}
+    fitted = _of(gold, folds), _of(predictions, folds)
+    if not is_fitted(decision) or are_others_better(*fitted, tuned, folds):
+        tuned = best_thresholds(*fitted, tuned)
     return Tuned(tuned, gold, predictions, auc, long_pages, before, predictions_before)
 
 
@@ -232,13 +226,12 @@ def tell_yes_from_no(
     odds = [one for one, _ in separations]
     is_yes = [one for _, one in separations]
     auc = area_under_roc(odds, is_yes)
-    says_yes_no = auc >= YES_NO_AUC
     if is_fitted(decision):
         pairs = sum(is_yes) * (len(is_yes) - sum(is_yes))
         error = math.sqrt((len(is_yes) + 1) / (12 * pairs)) if pairs else math.inf
-        is_clear = abs(auc - YES_NO_AUC) > STANDARD_ERRORS * error
-        says_yes_no = says_yes_no if is_clear else decision.says_yes_no
-    return auc, says_yes_no
+        if abs(auc - YES_NO_AUC) <= STANDARD_ERRORS * error:
+            return auc, decision.says_yes_no
+    return auc, auc >= YES_NO_AUC
 
 
 def are_others_better(
@@ -257,13 +250,10 @@ def are_others_better(
         others = [key for key in folds if folds[key] != fold]
         if not others:
             return False
-        other_gold = {key: gold[key] for key in others}
-        other_predictions = {key: predictions[key] for key in others}
-        best = best_thresholds(other_gold, other_predictions, decision)
+        best = best_thresholds(_of(gold, others), _of(predictions, others), decision)
         own = (key for key in folds if folds[key] == fold)
         by_others |= {key: accepted(predictions[key], best) for key in own}
-    by_own = {key: accepted(one, decision) for key, one in predictions.items()}
-    return is_better(by_others, by_own, gold)
+    return is_better(by_others, _accepted(predictions, decision), gold)
 
 
 def unseen_answers(
@@ -303,6 +293,10 @@ def accepted(prediction: Prediction, decision: DecisionConfig) -> Prediction:
     return prediction
 
 
+def _accepted(predictions: Predictions, decision: DecisionConfig) -> Predictions:
+    return {key: accepted(one, decision) for key, one in predictions.items()}
+
+
 def _fit(folds: Iterable[Iterable[ChoiceSets]], decision: DecisionConfig) -> RankingWeights:
     """Returns the weights of a decision, fitted to all folds."""
     sets = [both for fold in folds for both in fold]
@@ -321,8 +315,7 @@ def best_thresholds(
     """
     longs, _ = nq_eval.decisions(gold, predictions, ONE_ANNOTATOR)
     decision = replace(decision, long_threshold=best_threshold(longs), short_threshold=0.0)
-    given = {key: accepted(one, decision) for key, one in predictions.items()}
-    _, shorts = nq_eval.decisions(gold, given, ONE_ANNOTATOR)
+    _, shorts = nq_eval.decisions(gold, _accepted(predictions, decision), ONE_ANNOTATOR)
     return replace(decision, short_threshold=best_threshold(shorts))
 
 
@@ -355,10 +348,12 @@ def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> d
     Scores are measured by how far they are from the share of right answers, and by how well they
     rank right answers.
     """
-    kept = {key: accepted(one, decision) for key, one in predictions.items()}
-    metrics = nq_eval.score(gold, kept, one_annotator=True)
+    if not RULES[decision.rule].ranks:
+        metrics = nq_eval.score(gold, predictions, one_annotator=True)
+        return {name: metrics[key] for name, key in GIVEN_F1.items()}
+    metrics = nq_eval.score(gold, _accepted(predictions, decision), one_annotator=True)
     best = nq_eval.score(gold, predictions, one_annotator=True)
-    figures: dict[str, Any] = {
+    figures = {
         "examples": len(predictions),
         "micro_f1": metrics["micro_f1"],
         "micro_f1_best": best["micro_f1_best"],

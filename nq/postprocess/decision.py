@@ -80,45 +80,57 @@ def default(example: Example, scores: Scores, config: DecisionConfig) -> RankedP
 def squad(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the decision of a reader of SQuAD 2: the best span against the null span."""
     candidates = pairs(scores, config.max_answer_length)
-    null = scores.cls_logit.astype(np.float64).sum(axis=1)
     if not len(candidates):
-        return _prediction(example, (None, NO_SCORE), (), NO_SCORE)
+        return _prediction(example)
+    null = scores.cls_logit.astype(np.float64).sum(axis=1)
     logits = candidates.score + null[candidates.window]
     best = int(np.argmax(logits))
-    score, span = float(logits[best] - null.min()), candidates.span(best)
+    span = candidates.span(best)
+    score = float(logits[best] - null.min())
     long = containing_block(example, span) if score > config.long_threshold else None
-    return _prediction(example, (long, score), (span,) * (score > config.short_threshold), score)
+    short = span if score > config.short_threshold else None
+    return _prediction(example, long, score, short, score)
 
 
 def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the original's decision: the best pair of all windows, always given."""
-    candidates = pairs(
-        scores, config.max_answer_length, k=BERT_JOINT_K, ties=Ties.SUMMARY, backwards=True
-    )
+    longest = config.max_answer_length
+    candidates = pairs(scores, longest, k=BERT_JOINT_K, ties=Ties.SUMMARY, backwards=True)
     if not len(candidates):
-        return _prediction(example, (None, NO_SCORE), (), NO_SCORE)
-    best, score = candidates.span(0), float(candidates.score[0])
-    return _prediction(example, (containing_block(example, best), score), (best,), score)
+        return _prediction(example)
+    best = candidates.span(0)
+    score = float(candidates.score[0])
+    return _prediction(example, containing_block(example, best), score, best, score)
 
 
 def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
     """Returns the 2020 port's decision: the best pair, under two fixed thresholds."""
-    limits = (config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K)
+    limits = config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K
     candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
-    answers = [(candidates.span(i), s) for i, s in enumerate(candidates.score.tolist()) if s > 0]
-    blocks = ((containing_block(example, span), score) for span, score in answers)
-    long = next((block for block in blocks if block[0] is not None), (None, NO_SCORE))
-    if long[1] <= KISIALIOU_LONG:
-        long = (None, NO_SCORE)
-    if not answers or answers[0][1] <= KISIALIOU_SHORT:
-        return _prediction(example, long, (), NO_SCORE)
-    return _prediction(example, long, (answers[0][0],), answers[0][1])
+    long, long_score = None, NO_SCORE
+    short, short_score = None, NO_SCORE
+    for i, score in enumerate(candidates.score.tolist()):
+        if score <= 0:
+            break
+        span = candidates.span(i)
+        if i == 0 and score > KISIALIOU_SHORT:
+            short, short_score = span, score
+        if block := containing_block(example, span):
+            if score > KISIALIOU_LONG:
+                long, long_score = block, score
+            break
+    return _prediction(example, long, long_score, short, short_score)
 
 
 def _prediction(
-    example: Example, long: tuple[Span | None, float], shorts: tuple[Span, ...], score: float
+    example: Example,
+    long: Span | None = None,
+    long_score: float = NO_SCORE,
+    short: Span | None = None,
+    short_score: float = NO_SCORE,
 ) -> RankedPrediction:
-    return RankedPrediction(Prediction(example.example_id, *long, shorts, score))
+    shorts = () if short is None else (short,)
+    return RankedPrediction(Prediction(example.example_id, long, long_score, shorts, short_score))
 
 
 RULES = {

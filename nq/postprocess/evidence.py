@@ -100,21 +100,24 @@ class Evidence:
 
     def options(self, row: int) -> Options:
         inside = self.pair_block == row
-        pairs, evidence = self.pairs.where(inside), self.evidence[:, inside]
-        short = np.isfinite(evidence[0])
+        pairs = self.pairs.where(inside)
+        evidence = self.evidence[:, inside]
         spans = np.column_stack([pairs.start_doc, pairs.end_doc])
+        short = np.isfinite(evidence[0])
         distinct, span = np.unique(spans[short], axis=0, return_inverse=True)
-        summed = _logsumexp_by_group(evidence[0, short], span.reshape(-1), len(distinct))
-        best_pair = evidence.argmax(axis=1)[1:]
-        types = np.array([*[AnswerType.SHORT] * len(distinct), *TYPES[1 : len(evidence)]])
+        n = len(distinct)
+        summed = _logsumexp_by_group(evidence[0, short], span.reshape(-1), n)
+        others = evidence[1:]
+        types = np.array([*[AnswerType.SHORT] * n, *TYPES[1 : len(evidence)]])
+        none = np.zeros(len(others))
+        length = np.append(np.log1p(distinct[:, 1] - distinct[:, 0]), none)
         crosses = np.diff(self.parts[distinct], axis=1).any(axis=1)
-        length = np.append(np.log1p(distinct[:, 1] - distinct[:, 0]), np.zeros(len(best_pair)))
         return Options(
             types,
-            np.concatenate([distinct, spans[best_pair]]),
-            np.append(summed, np.logaddexp.reduce(evidence[1:], axis=1)),
+            np.concatenate([distinct, spans[others.argmax(axis=1)]]),
+            np.append(summed, np.logaddexp.reduce(others, axis=1)),
             np.column_stack([length, types == AnswerType.LONG, np.isin(types, TYPES[2:])]),
-            np.append(crosses, np.zeros(len(best_pair), np.bool_)),
+            np.append(crosses, none.astype(bool)),
         )
 
 

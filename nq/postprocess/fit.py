@@ -48,13 +48,14 @@ class ChoiceSet:
 def block_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
     """Returns the choice among blocks and, last, "no answer"; ``None`` if no right one is in it."""
     gold = gold_longs(example)
-    spans = [example.candidates[i].span for i in evidence.blocks.tolist()]
-    right = np.array([*(span in gold for span in spans), not gold and not example.lacks_passage])
+    is_right = [span in gold for span in _spans(example, evidence)]
+    right = np.array([*is_right, not gold and not example.lacks_passage])
     if not right.any():
         return None
-    features = np.column_stack([evidence.block_scores(), evidence.features, np.zeros(len(spans))])
-    null = np.eye(1, features.shape[1], features.shape[1] - 1)
-    return ChoiceSet(np.concatenate([features, null]), right)
+    null = np.zeros(len(is_right))
+    features = np.column_stack([evidence.block_scores(), evidence.features, null])
+    no_answer = np.eye(1, features.shape[1], features.shape[1] - 1)
+    return ChoiceSet(np.concatenate([features, no_answer]), right)
 
 
 def option_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
@@ -76,18 +77,21 @@ def yes_no_separation(example: Example, evidence: Evidence) -> tuple[float, bool
     options = _gold_options(example, evidence)
     if options is None or len(gold) != 1 or AnswerType.YES not in options.types:
         return None
-    yes, no = (options.evidence[options.types == t] for t in (AnswerType.YES, AnswerType.NO))
-    return float(yes[0] - no[0]), YesNo.YES in gold
+    odds = dict(zip(options.types.tolist(), options.evidence.tolist(), strict=True))
+    return odds[AnswerType.YES] - odds[AnswerType.NO], YesNo.YES in gold
+
+
+def _spans(example: Example, evidence: Evidence) -> list[Span]:
+    return [example.candidates[block].span for block in evidence.blocks.tolist()]
 
 
 def _gold_options(example: Example, evidence: Evidence) -> Options | None:
     gold = gold_longs(example)
-    spans = [example.candidates[block].span for block in evidence.blocks.tolist()]
-    rows = [row for row, span in enumerate(spans) if span in gold]
+    rows = [row for row, span in enumerate(_spans(example, evidence)) if span in gold]
     if not rows:
         return None
-    scores = evidence.block_scores()
-    return evidence.options(max(rows, key=lambda row: float(scores[row])))
+    scores = evidence.block_scores().tolist()
+    return evidence.options(max(rows, key=scores.__getitem__))
 
 
 def gold_longs(example: Example) -> set[Span]:
@@ -102,17 +106,15 @@ def right_options(example: Example, options: Options) -> IntArray:
     Where the gold has no short answer that is "no short answer" (type LONG). Yes and no are both
     right where either is, since one weight tells whether the question asks for them.
     """
-    annotations = example.annotations or ()
-    answered = [a for a in annotations if a.shorts or a.yes_no is not YesNo.NONE]
+    answered = [one for one in example.annotations or () if one.has_short]
     if len(answered) < _annotators_needed(example):
         return np.asarray(options.types == AnswerType.LONG)
-    spans = {a.shorts[0] for a in answered if len(set(a.shorts)) == 1}
-    asks_yes_no = any(a.yes_no is not YesNo.NONE for a in answered)
-    right = []
-    for kind, (start, end) in zip(options.types.tolist(), options.spans.tolist(), strict=True):
-        short = kind == AnswerType.SHORT and Span(start, end + 1) in spans
-        right.append(short or (asks_yes_no and AnswerType(kind).yes_no is not YesNo.NONE))
-    return np.array(right)
+    spans = {one.shorts[0] for one in answered if len(set(one.shorts)) == 1}
+    is_right = [Span(start, end + 1) in spans for start, end in options.spans.tolist()]
+    right = (options.types == AnswerType.SHORT) & is_right
+    if any(one.yes_no is not YesNo.NONE for one in answered):
+        right |= np.isin(options.types, (AnswerType.YES, AnswerType.NO))
+    return np.asarray(right)
 
 
 def _annotators_needed(example: Example) -> int:
@@ -136,20 +138,22 @@ def fit_weights(
         prior_questions: as how many further questions ``start`` counts; by default it counts by the
             L2 penalty alone.
     """
-    names = ("evidence", *start.BLOCK_FEATURES, "null")
-    with_blocks = _fitted(start, names, blocks, prior_questions)
-    return _fitted(with_blocks, OPTION_WEIGHTS, options, prior_questions)
+    with_blocks = fit_some_weights(blocks, start, prior_questions=prior_questions)
+    return _fitted(with_blocks, OPTION_WEIGHTS, OPTION_WEIGHTS, options, prior_questions)
 
 
 def fit_some_weights(
-    blocks: Sequence[ChoiceSet], start: RankingWeights, fitted: Collection[str]
+    blocks: Sequence[ChoiceSet],
+    start: RankingWeights,
+    fitted: Collection[str] = (),
+    prior_questions: float = 0.0,
 ) -> RankingWeights:
-    """Fits the named weights of blocks alone.
+    """Fits weights of blocks alone: the named ones, or all.
 
     With weights of features that are 0 on other pages, it changes no answer there.
     """
     names = ("evidence", *start.BLOCK_FEATURES, "null")
-    return _fitted(start, names, blocks, kept={*names} - {*fitted})
+    return _fitted(start, names, fitted or names, blocks, prior_questions)
 
 
 class Loss:
@@ -197,18 +201,21 @@ class Loss:
 def _fitted(
     start: RankingWeights,
     names: Sequence[str],
+    fitted: Collection[str],
     choice_sets: Sequence[ChoiceSet],
-    prior_questions: float = 0.0,
-    kept: Collection[str] = (),
+    prior_questions: float,
 ) -> RankingWeights:
-    """Returns ``start`` with the named weights fitted but for those that are ``kept``."""
+    """Returns ``start`` with the ``fitted`` ones of the weights of a choice."""
     if not choice_sets:
         return start
     prior = np.array([getattr(start, name) for name in names])
+    bounds: list[tuple[float | None, float | None]] = [
+        (None, None) if name in fitted else (value, value)
+        for name, value in zip(names, prior.tolist(), strict=True)
+    ]
+    if names[0] in fitted:
+        bounds[0] = MIN_EVIDENCE_WEIGHT, None
     loss = Loss(choice_sets, prior, prior_questions)
-    bounds = [(MIN_EVIDENCE_WEIGHT, None), *[(None, None)] * (len(names) - 1)]
-    fixed = [(value, value) for value in prior.tolist()]
-    bounds = [fixed[i] if name in kept else bounds[i] for i, name in enumerate(names)]
-    fitted = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x
-    values = {name: round(float(v), DIGITS) for name, v in zip(names, fitted, strict=True)}
-    return replace(start, **values)
+    weights = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds).x
+    values = zip(names, weights.tolist(), strict=True)
+    return replace(start, **{name: round(value, DIGITS) for name, value in values})

@@ -197,21 +197,6 @@ def test_a_training_that_cannot_begin_is_one_line_and_leaves_nothing(
     assert not list(Path("out").iterdir())
 
 
-@pytest.mark.slow
-def test_a_training_that_diverges_is_one_line_and_writes_no_model(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Commands
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folders = ["--data", bundled_sample(), "--init", tiny_model, "--output", "out"]
-    options = ["--learning-rate", "1e38", "--register", "reader"]
-    assert not commands.out("train", *folders, *SIZES, *options, code=1)
-    (error,) = (line for line in commands.err.splitlines() if "error" in line)
-    assert "1e+38" in error and "Traceback" not in commands.err
-    assert [path.name for path in Path("out").iterdir() if path.name[0] != "."] == ["unfinished"]
-    assert [run.info.status for run in runs("nq")] == ["FAILED"]
-    assert not connect("sqlite:///mlflow.db").search_registered_models()
-
-
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_the_training_of_other_options_is_refused_and_not_touched(
     is_finished: bool, tiny_model: Path, tmp_path: Path, commands: Commands

@@ -64,7 +64,7 @@ def test_gold_as_predictions_is_perfect(golds: list[Annotation], with_bytes: boo
         assert judgment.verdict is (Verdict.NULL if gold == NO_ANSWER else Verdict.RIGHT)
     metrics = evaluation.metrics()
     expected = {"long": any(g.long for g in golds)}
-    expected["short"] = any(g.shorts or g.yes_no is not YesNo.NONE for g in golds)
+    expected["short"] = any(g.has_short for g in golds)
     for kind, has_gold in expected.items():
         f1 = metrics[f"{kind}-answer-f1"], metrics[f"{kind}-best-threshold-f1"]
         assert f1 == (float(has_gold), float(has_gold))
@@ -120,14 +120,11 @@ def test_one_place_of_gold_that_is_text_is_enough(tmp_path: Path, commands: Comm
     assert metrics == evaluate([gold], path)
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_the_ids_of_questions_are_those_in_the_predictions(suffix: str, tmp_path: Path) -> None:
+def test_the_ids_of_questions_are_those_in_the_predictions(tmp_path: Path) -> None:
     """Reports and comparisons find the predictions of examples by their ids."""
     keys = ["7", "007", "1_1", " 5", "+5", "5", "\uff17", "-0", str(2**64), "1e3", "q-1"]
-    rows = [("id", "question", "context", "answer"), *((key, "who", "Ada", "Ada") for key in keys)]
-    lines = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
-    texts = map(",".join, rows) if suffix == "csv" else map(json.dumps, lines)
-    (gold := tmp_path / f"gold.{suffix}").write_text("\n".join(texts), encoding="utf-8")
+    rows = ["id,question,context,answer", *(f"{key},who,Ada,Ada" for key in keys)]
+    (gold := tmp_path / "gold.csv").write_text("\n".join(rows), encoding="utf-8")
     read = [item.example_id for item in read_examples(gold)]
     write_predictions(path := tmp_path / "predictions.json", gold_as_predictions(gold))
     assert list(map(str, read)) == keys and list(official.read_predictions(path)) == read
@@ -142,7 +139,7 @@ def test_a_prediction_is_correct_if_it_is_an_accepted_answer(
     accepted = accepted_answers(example(1, *golds))
     for gold in accepted:
         assert is_correct(tuple(golds), as_prediction(1, gold)) is True
-    if any(gold.shorts or gold.yes_no is not YesNo.NONE for gold in accepted):
+    if any(gold.has_short for gold in accepted):
         expected = (answer.shorts, answer.yes_no) in [(g.shorts, g.yes_no) for g in accepted]
     else:
         expected = answer.long in ([gold.long for gold in accepted] or [None])
@@ -168,18 +165,13 @@ NOT_YES = replace(YES, yes_no=YesNo.NO)
     [
         (SHORT, replace(SHORT, long=None), Verdict.RIGHT),
         (LONG, SHORT, Verdict.RIGHT),
-        (NO_ANSWER, NO_ANSWER, Verdict.NULL),
         (SHORT, LONG, Verdict.PASSAGE),
-        (YES, LONG, Verdict.PASSAGE),
         (YES, SHORT, Verdict.PASSAGE),
         (YES, NOT_YES, Verdict.WRONG),
         (YES, OTHER_BLOCK, Verdict.WRONG),
         (SHORT, ELSEWHERE, Verdict.WRONG),
-        (SHORT, OTHER_BLOCK, Verdict.WRONG),
         (LONG, replace(SHORT, long=None), Verdict.WRONG),
         (YES, NO_ANSWER, Verdict.MISSED),
-        (LONG, NO_ANSWER, Verdict.MISSED),
-        (NO_ANSWER, LONG, Verdict.EXTRA),
         (NO_ANSWER, replace(SHORT, long=None), Verdict.EXTRA),
     ],
 )
@@ -195,8 +187,6 @@ def test_each_answer_has_one_verdict(gold: Annotation, given: Annotation, verdic
     [
         (["word word"], SHORT, Verdict.RIGHT),
         (["words"], SHORT, Verdict.WRONG),
-        (["words"], NO_ANSWER, Verdict.MISSED),
-        ([], SHORT, Verdict.EXTRA),
         ([], LONG, Verdict.EXTRA),  # a passage is an answer too
         ([], NO_ANSWER, Verdict.NULL),
     ],
@@ -217,10 +207,8 @@ NO_PASSAGE = replace(YES, long=None, candidate=None)
         (YES, Verdict.RIGHT, 1),
         (NO_PASSAGE, Verdict.RIGHT, 0),
         (LONG, Verdict.PASSAGE, 1),
-        (SHORT, Verdict.PASSAGE, 1),
         (NOT_YES, Verdict.WRONG, 1),
         (replace(SHORT, long=None), Verdict.WRONG, 0),
-        (NO_ANSWER, Verdict.MISSED, 0),
     ],
 )
 def test_yes_as_text_names_no_passage_so_that_every_one_is_right(

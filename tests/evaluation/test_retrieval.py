@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nq
-from nq.commands import eval as eval_command
 from nq.evaluation.evaluate import Evaluation, judge
 from nq.evaluation.nq_eval import Verdict
 from nq.evaluation.text_match import TOP
@@ -17,6 +16,7 @@ from nq.formats.retrieved import decode
 from nq.lab.run_page import write_report
 from nq.records import Prediction
 from nq.report.judgments import Stage
+from tests.conftest import Commands
 from tests.support.nq_records import write_lines
 
 WORDS = st.sampled_from(["ada", "Ada", "Brenn", "brenn", "1874", "rain"])
@@ -73,9 +73,7 @@ RETRIEVED = [
 ]
 
 
-def test_a_run_tells_what_the_retriever_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_tells_what_the_retriever_lost(tmp_path: Path, commands: Commands) -> None:
     data = write_lines(tmp_path / "retrieved.jsonl", RETRIEVED)
     result = nq.run(data, output=tmp_path / "run", formats="nbest,nq-open", track=None)
     metrics = result.metrics
@@ -104,19 +102,16 @@ def test_a_run_tells_what_the_retriever_lost(
     assert lines[0]["prediction"] == "Ada Brenn"
     write_lines(gold, [{"question": r["question"], "answer": r["answers"]} for r in RETRIEVED])
     for path in (gold, data):
-        arguments = ["--gold_path", str(path), "--predictions_path", str(answers)]
-        assert eval_command.main(arguments) == 0
-        printed = json.loads(capsys.readouterr().out)
+        arguments = ["--gold_path", path, "--predictions_path", answers]
+        printed = json.loads(commands.out("eval", *arguments))
         assert printed == {n: metrics[n] for n in ("squad_exact_match", "squad_f1", "squad_n")}
 
 
 def write_nq_open(folder: Path, gold: Any, predictions: Any) -> list[str]:
     """Writes records of gold, and pairs of a question and a prediction; returns the arguments."""
     answers = [{"question": question, "prediction": text} for question, text in predictions]
-    return [
-        *("--gold_path", str(write_lines(folder / "gold.jsonl", gold))),
-        *("--predictions_path", str(write_lines(folder / "predictions.jsonl", answers))),
-    ]
+    paths = write_lines(folder / "gold.jsonl", gold), write_lines(folder / "p.jsonl", answers)
+    return ["--gold_path", str(paths[0]), "--predictions_path", str(paths[1])]
 
 
 SAME: list[dict[str, Any]] = [
@@ -128,33 +123,22 @@ SAME: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(
     ("answers", "right"),
-    [
-        (["Ada Brenn", "Tom Hale"], 3),
-        (["Tom Hale", "Ada Brenn"], 1),
-        (["no one", "Tom Hale"], 2),
-        (["Tom Hale"], 2),  # one for both
-    ],
+    [(["Ada Brenn", "Tom Hale"], 3), (["Tom Hale", "Ada Brenn"], 1), (["Tom Hale"], 2)],
 )
 def test_of_equal_questions_each_counts(
-    answers: list[str], right: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    answers: list[str], right: int, tmp_path: Path, commands: Commands
 ) -> None:
+    """They have one prediction for all, or one each."""
     predictions = [("which sign", "*"), *(("who lit it ", answer) for answer in answers)]
-    assert eval_command.main(write_nq_open(tmp_path, SAME, predictions)) == 0
-    metrics = json.loads(capsys.readouterr().out)
+    metrics = json.loads(commands.out("eval", *write_nq_open(tmp_path, SAME, predictions)))
     assert (metrics["squad_n"], metrics["squad_exact_match"]) == (3, pytest.approx(right / 3))
-
-
-def test_equal_questions_have_one_prediction_or_one_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    predictions = [("which sign", "*"), *[("who lit it", "Tom Hale")] * 3]
-    assert eval_command.main(write_nq_open(tmp_path, SAME, predictions)) == 1
-    error = capsys.readouterr().err
-    assert "'who lit it' comes 2 times in gold, but 3 times" in error and error.count("\n") == 1
+    arguments = write_nq_open(tmp_path, SAME, [*predictions, *predictions[1:] * 2])
+    commands.out("eval", *arguments, code=1)
+    assert "'who lit it' comes 2 times in gold, but" in commands.err
 
 
 def test_passages_and_predictions_of_nq_open_have_one_rule(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, commands: Commands
 ) -> None:
     """Both have the Unicode forms and the answers without words of EfficientQA's evaluator."""
     text = "The A\u030akerlo\u0308f mill"
@@ -171,31 +155,21 @@ def test_passages_and_predictions_of_nq_open_have_one_rule(
         [record("a", [text], list(example.answers or ()))],
         [("who is a?", example.text(short))],
     )
-    assert eval_command.main(arguments) == 0
-    assert json.loads(capsys.readouterr().out) == metrics | {"squad_n": 1}
+    assert json.loads(commands.out("eval", *arguments)) == metrics | {"squad_n": 1}
 
 
 @pytest.mark.parametrize(
-    ("gold", "predictions", "message"),
+    ("gold", "prediction", "message"),
     [
-        (
-            [{"question": "a", "answer": ["b"]}],
-            [{"question": "c", "prediction": "b"}],
-            "1 question",
-        ),
-        ([{"question": "a"}], [{"question": "a", "prediction": "b"}], "no gold"),
-        ([{"question": "a", "answer": ["b"]}], [{"question": "a", "prediction": 1}], "prediction"),
-        ([{"question": 5, "answer": ["b"]}], [{"question": "a", "prediction": "b"}], "line 1"),
-        ([{"question": "a", "answer": [["b"]]}], [{"question": "a", "prediction": "b"}], "answer"),
+        ({"question": "c", "answer": ["b"]}, "b", "1 question"),
+        ({"question": "a"}, "b", "no gold"),
+        ({"question": "a", "answer": ["b"]}, 1, "prediction"),
+        ({"question": 5, "answer": ["b"]}, "b", "line 1"),
     ],
 )
 def test_bad_files_of_nq_open_are_one_line(
-    gold: Any, predictions: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gold: Any, prediction: Any, message: str, tmp_path: Path, commands: Commands
 ) -> None:
-    paths = [
-        str(write_lines(tmp_path / name, rows))
-        for name, rows in (("gold.jsonl", gold), ("predictions.jsonl", predictions))
-    ]
-    assert eval_command.main(["--gold_path", paths[0], "--predictions_path", paths[1]]) == 1
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+    arguments = write_nq_open(tmp_path, [gold], [("a", prediction)])
+    commands.out("eval", *arguments, code=1)
+    assert message in commands.err and commands.err.count("\n") == 1

@@ -17,26 +17,17 @@ TEXT = st.text(st.sampled_from("aA nthe.'U 7"), max_size=12)
         (["Denver Broncos"], "Denver Broncos", True, 1),
         (["Denver Broncos"], " the\tDENVER  broncos!", True, 1),  # case, article, blanks, "!"
         (["Denver Broncos"], "Broncos", False, 2 / 3),  # P = 1, R = 1/2
-        (["Broncos"], "the Denver Broncos", False, 2 / 3),  # P = 1/2, R = 1
         (["Denver Broncos"], "Carolina Panthers", False, 0),
         (["Denver Broncos", "Broncos"], "broncos", True, 1),  # the best of several
-        (["in May 1874", "4 May 1874 at night"], "4 May 1874", False, 0.75),  # P = 1, R = 3/5
         (["one one two"], "one two two", False, 2 / 3),  # a multiset: one and two in common
         (["U.S."], "us", True, 1),
         (["full-time job"], "full time job", False, 0.4),  # "fulltime" is one word
         (["an anthem"], "anthem", True, 1),
-        (["anthem"], "them", False, 0),  # articles are whole words
-        (["a b"], "b c", False, 2 / 3),  # "a" is an article: P = 1/2, R = 1
         (["\u201cMoon\u201d"], "Moon", False, 0),  # only ASCII punctuation is removed
-        (["caf\u00e9"], "CAF\u00c9", True, 1),
-        (["1,642"], "1642", True, 1),
         ([], "", True, 1),  # no answer
-        ([], "Denver", False, 0),
         (["Denver"], "", False, 0),
         ([], "the", True, 1),  # empty after normalization
-        (["the"], "", True, 1),
         (["the", "Moon"], "", False, 0),  # the gold that is empty does not count
-        (["the", "Moon"], "moon", True, 1),
     ],
 )
 def test_golden_cases(golds: list[str], answer: str, exact: bool, f1: float) -> None:
@@ -52,15 +43,10 @@ NFC, NFD = (unicodedata.normalize(form, "Åmål") for form in ("NFC", "NFD"))
     ("golds", "answer", "squad", "nq_open"),
     [
         ([NFC], NFD, False, True),
-        (["by " + NFD], "By " + NFC, False, True),
         (["Rh positive", "A+"], "A+", False, True),
-        (["the semicolon", ";"], ";", False, True),
-        (["*"], "*", True, True),
         (["*"], "", True, True),  # the evaluator of EfficientQA says so, too
         (["the semicolon", ";"], "semicolon", True, True),
         ([], "", True, True),
-        ([], "*", True, True),
-        (["1986"], "", False, False),
     ],
 )
 def test_rules_differ_in_unicode_forms_and_in_answers_without_words(

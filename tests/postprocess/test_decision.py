@@ -120,7 +120,6 @@ def test_every_example_has_a_prediction_that_the_evaluation_accepts(
     scores = synthetic_pages.window_scores(logits, k, RULES[rule].text_only)
     config = DecisionConfig(rule, 30, long_threshold, short_threshold)
     prediction = decide(example, scores, config).prediction
-    assert prediction == decide(example, scores, config).prediction
     assert prediction.example_id == example.example_id
     assert math.isfinite(prediction.long_score) and math.isfinite(prediction.short_score)
     tops = {candidate.span for candidate in example.candidates if candidate.top_level}
@@ -163,27 +162,21 @@ def decided(
 
 
 NORMAL = [-1] * OFFSET + list(range(LENGTH - OFFSET))
-EARLIER = [-1] * 3 + list(range(LENGTH - 3))
 EQUAL = [-1] * OFFSET + list(range(OFFSET, LENGTH))
 MINIMAL = Window({5: 6, 15: 6.5}, {6: 6, 16: 6.5})
 BEST_END_FIRST = Window({12: 5, 4: 4}, {13: 4, 5: 5})
+SPAN_SUMS = [Window({5: 5}, {5: 5}), Window({6: 6}, {6: 6}, (1.0, 1.0))]
 
 
 @pytest.mark.parametrize(
     ("rule", "windows", "token_map", "short", "score"),
     [
         ("kisialiou", [MINIMAL], NORMAL, Span(11, 13), 13.0),  # from the code after f95f9d3
-        ("kisialiou", [MINIMAL], EARLIER, Span(12, 14), 13.0),
         # the last of equal pairs is the answer of the port
         ("kisialiou", [Window({5: 6}, {6: 6}), Window({7: 6}, {8: 6})], NORMAL, Span(3, 5), 12.0),
-        ("kisialiou", [Window({9: 5, 6: 5}, {7: 5, 10: 5})], NORMAL, Span(5, 7), 10.0),
         ("kisialiou", [BEST_END_FIRST], NORMAL, Span(0, 2), 9.0),
         # the larger span sum wins between windows of the original, the best start within one
-        (
-            "bert-joint",
-            [Window({5: 5}, {5: 5}), Window({6: 6}, {6: 6}, (1.0, 1.0))],
-            *(NORMAL, Span(2, 3), 10.0),
-        ),
+        ("bert-joint", SPAN_SUMS, NORMAL, Span(2, 3), 10.0),
         ("bert-joint", [BEST_END_FIRST], EQUAL, Span(12, 14), 9.0),
     ],
 )

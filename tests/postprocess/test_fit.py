@@ -186,31 +186,3 @@ def test_the_more_the_start_counts_the_less_a_fit_moves() -> None:
     assert moves == sorted(moves, reverse=True)
     assert moves[0] > 1 and moves[-1] == 0
     assert fit_weights(blocks, options, START) == fit_weights(blocks, options, START, 0.0)
-
-
-def test_a_weight_of_a_choice_set_is_the_number_of_its_copies() -> None:
-    blocks, options = (sampled(names, START, 30) for names in (BLOCK_WEIGHTS, OPTION_WEIGHTS))
-    copies = [*blocks, *blocks[:10], *blocks[:10]]
-    weighted = [*(replace(one, weight=3.0) for one in blocks[:10]), *blocks[10:]]
-    by_copies = fit_weights(copies, options, RankingWeights(), 40)
-    by_weight = fit_weights(weighted, options, RankingWeights(), 40)
-    assert vars(by_weight) == pytest.approx(vars(by_copies), abs=1e-3)
-
-
-def test_a_fitted_decision_learns_little_of_four_questions_and_much_of_hundreds() -> None:
-    """Measured by the choices of other weights in choice sets that they were not fitted to."""
-    truth = replace(START, short_evidence=1.2, short_length=0.5, no_short=0.5)
-    others = sampled(OPTION_WEIGHTS, START, 500)
-
-    def best_choices(weights: RankingWeights) -> list[int]:
-        w = [getattr(weights, name) for name in OPTION_WEIGHTS]
-        return [int(np.argmax(choices.features @ w)) for choices in others]
-
-    def changed(n: int, prior_questions: float) -> float:
-        options = sampled(OPTION_WEIGHTS, truth, n)
-        fitted = fit_weights([], options, START, prior_questions)
-        return float(np.mean(np.not_equal(best_choices(START), best_choices(fitted))))
-
-    assert changed(4, 40) < 0.2
-    assert changed(4, 0) > 0.4
-    assert changed(400, 40) == pytest.approx(changed(400, 0), abs=0.1)
