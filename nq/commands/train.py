@@ -81,21 +81,21 @@ def run(args: argparse.Namespace) -> int:
         **{name: value for name in OPTIONS if (value := getattr(args, name))},
     )
     result = train(job, track=arguments.tracking_config(args))
-    counts = result.prepared.counts
     if args.json:
         terminal.print_json(result.to_dict())
-    else:
-        print(
-            f"trained {result.steps} steps of {job.config.batch_size} of {counts.windows} "
-            f"windows to loss {result.loss:.3f}; model in {result.output}"
-        )
-        if result.best:
-            figures = in_words(result.best)
-            print(f"weights of step {result.best[STEP]}, on held-out questions: {figures}")
-        if counts.without_windows:
-            questions = counted(counts.without_windows, "question")
-            print(f"{questions} gave no window: no gold in the page, or negatives not drawn")
-        unread = unread_lines(counts.truncated_pages, counts.unread_blocks)
-        for line in (*unread, *dead_letter_lines(result.prepared.dead_letter_file)):
-            print(line)
+        return 0
+    counts = result.prepared.counts
+    print(
+        f"trained {result.steps} steps of {job.config.batch_size} of {counts.windows} "
+        f"windows to loss {result.loss:.3f}; model in {result.output}"
+    )
+    if result.best:
+        figures = in_words(result.best)
+        print(f"weights of step {result.best[STEP]}, on held-out questions: {figures}")
+    if counts.without_windows:
+        questions = counted(counts.without_windows, "question")
+        print(f"{questions} gave no window: no gold in the page, or negatives not drawn")
+    unread = unread_lines(counts.truncated_pages, counts.unread_blocks)
+    for line in (*unread, *dead_letter_lines(result.prepared.dead_letter_file)):
+        print(line)
     return 0

@@ -49,7 +49,10 @@ class Answered:
 
 
 def answer(
-    example: Example, ranked: RankedPrediction, formats: Sequence[str] = (), with_row: bool = False
+    example: Example,
+    ranked: RankedPrediction,
+    formats: Sequence[str] = (),
+    with_row: bool = False,
 ) -> Answered:
     """Returns the answer to an example by the decision for it, beside its gold."""
     prediction = ranked.prediction
@@ -90,7 +93,11 @@ class AnswerFiles:
             write_predictions(folder / PREDICTIONS, predictions())
 
 
-def table_row(example: Example, prediction: Prediction, verdict: Verdict | None) -> AnswerRow:
+def table_row(
+    example: Example,
+    prediction: Prediction,
+    verdict: Verdict | None,
+) -> AnswerRow:
     """Returns an answer of the table, with the right answers if it is not right."""
     in_words = partial(answer_text, example)
     is_right = verdict in (None, Verdict.RIGHT, Verdict.NULL)

@@ -29,7 +29,9 @@ class Bin:
 
 
 def reliability(
-    probabilities: Sequence[float], correct: Sequence[bool], bins: int = BINS
+    probabilities: Sequence[float],
+    correct: Sequence[bool],
+    bins: int = BINS,
 ) -> list[Bin]:
     """Returns bins of N answers by the probability that they are correct, in [0, 1].
 
@@ -44,7 +46,10 @@ def reliability(
     return [Bin(*row) for row in zip(*map(np.ndarray.tolist, columns), strict=True)]
 
 
-def expected_calibration_error(probabilities: Sequence[float], correct: Sequence[bool]) -> float:
+def expected_calibration_error(
+    probabilities: Sequence[float],
+    correct: Sequence[bool],
+) -> float:
     """Returns the mean absolute gap of the bins, weighted by count; 0 without answers.
 
     >>> expected_calibration_error([0.25, 0.75], [True, True])

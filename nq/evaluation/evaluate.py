@@ -44,7 +44,9 @@ def judge(example: Example, prediction: Prediction) -> JudgedPrediction:
 
 
 def _verdict(
-    gold: Sequence[Annotation], prediction: Prediction, text: text_match.TextScore | None
+    gold: Sequence[Annotation],
+    prediction: Prediction,
+    text: text_match.TextScore | None,
 ) -> Verdict:
     long, short = nq_eval.decisions_of_one(gold, prediction)
     is_right = long.correct
@@ -104,7 +106,10 @@ class Evaluation:
         return nq_eval.score(self.gold, self.predictions, one_annotator=True) | self.of_texts()
 
 
-def text_score(example: Example, prediction: Prediction) -> text_match.TextScore | None:
+def text_score(
+    example: Example,
+    prediction: Prediction,
+) -> text_match.TextScore | None:
     """Returns exact match and F1 of an answer; ``None`` if the example's gold is no text."""
     if example.answers is None:
         return None
@@ -141,7 +146,9 @@ def evaluate(
 
 
 def evaluation_of(
-    gold: Sequence[str], predictions: str | Path, pages: PageFolder | None = None
+    gold: Sequence[str],
+    predictions: str | Path,
+    pages: PageFolder | None = None,
 ) -> Evaluation:
     """Evaluates a file of predictions, as ``evaluate`` does."""
     predicted = read_predictions(Path(input_files.path_text(predictions)))
@@ -189,7 +196,10 @@ def _with_bytes(example: Example, spans: Iterable[Span]) -> list[Span]:
     ]
 
 
-def expected_texts(example: Example, in_words: Callable[[Annotation], str]) -> list[str]:
+def expected_texts(
+    example: Example,
+    in_words: Callable[[Annotation], str],
+) -> list[str]:
     """Returns the right answers, that of the most annotators first; ``in_words`` returns one."""
     texts: Iterable[str] | None = example.answers
     if texts is None:

@@ -54,6 +54,7 @@ Inputs = tuple[Gold, Predictions, Metrics]
 PRECISION_TARGETS = (0.5, 0.75, 0.9)
 MICRO_METRICS = ("micro_f1", "micro_f1_best", "kaggle_micro_f1")
 MAX_SHOWN_IDS = 5
+LINE = "*" * 20
 
 ANY_PASSAGE = Span(-1, -1)
 """A gold passage that is not known, so that every passage is right."""
@@ -106,6 +107,9 @@ class Point:
     recall: float
 
 
+ZERO = Point(0.0, 0.0, 0.0, 0.0)
+
+
 def decisions(
     gold: Mapping[ExampleId, Sequence[Annotation]],
     predictions: Mapping[ExampleId, Prediction],
@@ -130,21 +134,29 @@ def decisions_of_one(
     if any(isinstance(one, TextPlace) for one in gold) or (one_annotator and len(gold) == 1):
         needed = 1, 1
     long = prediction.long
-    longs = [one.long for one in gold if one.long]
-    shorts = [one for one in gold if one.has_short]
-    is_long_right = long is not None and any(_same_place(long, one) for one in longs)
-    is_short_right = prediction.has_short and any(_same_short(prediction, one) for one in shorts)
-    has_long, has_short = len(longs) >= max(needed[0], 1), len(shorts) >= max(needed[1], 1)
+    longs = [_same_place(long, one.long) for one in gold if one.long]
+    shorts = [_same_short(prediction, one) for one in gold if one.has_short]
     return (
-        Decision(has_long, long is not None, has_long and is_long_right, prediction.long_score),
-        Decision(
-            has_short, prediction.has_short, has_short and is_short_right, prediction.short_score
-        ),
+        _decision(longs, needed[0], long is not None, prediction.long_score),
+        _decision(shorts, needed[1], prediction.has_short, prediction.short_score),
     )
 
 
-def _same_place(span: Span, gold: Span) -> bool:
+def _decision(
+    equal: Sequence[bool],
+    needed: int,
+    predicted: bool,
+    score: float,
+) -> Decision:
+    """Returns a decision; ``equal`` tells of each gold answer whether it is that predicted."""
+    has_gold = len(equal) >= max(needed, 1)
+    return Decision(has_gold, predicted, has_gold and predicted and any(equal), score)
+
+
+def _same_place(span: Span | None, gold: Span) -> bool:
     """Returns whether both have the same bytes or the same tokens."""
+    if span is None:
+        return False
     if gold == ANY_PASSAGE or (span.start >= 0 and span.tokens == gold.tokens):
         return True
     if not (isinstance(span, FileSpan) and isinstance(gold, FileSpan)):
@@ -178,8 +190,7 @@ def sweep(items: Iterable[Decision]) -> list[Point]:
 
 def best(points: Iterable[Point]) -> Point:
     """Returns the first point with the highest F1; all zeros if no F1 is above 0."""
-    zero = Point(0.0, 0.0, 0.0, 0.0)
-    return max(itertools.chain([zero], points), key=lambda point: point.f1)
+    return max([ZERO, *points], key=lambda point: point.f1)
 
 
 def at_precision(points: Iterable[Point], target: float) -> Point | None:
@@ -202,14 +213,14 @@ def score(
     """
     check_ids(gold.keys(), predictions.keys())
     long, short = decisions(gold, predictions, needed, one_annotator)
-    return (
-        _threshold_metrics("long-", long)
-        | _threshold_metrics("short-", short)
-        | _plain_metrics("long-answer-", long)
-        | _plain_metrics("short-answer-", short)
-        | _plain_metrics("all-answer-", long + short)
-        | _micro_metrics(*decisions(gold, predictions, (1, 1)))
-    )
+    return {
+        **_threshold_metrics("long-", long),
+        **_threshold_metrics("short-", short),
+        **_plain_metrics("long-answer-", long),
+        **_plain_metrics("short-answer-", short),
+        **_plain_metrics("all-answer-", long + short),
+        **_micro_metrics(*decisions(gold, predictions, (1, 1))),
+    }
 
 
 def check_ids(gold: Set[ExampleId], predictions: Set[ExampleId]) -> None:
@@ -227,7 +238,12 @@ def check_ids(gold: Set[ExampleId], predictions: Set[ExampleId]) -> None:
         )
 
 
-def _point(n_correct: int, n_predicted: int, n_gold: int, threshold: float = 0.0) -> Point:
+def _point(
+    n_correct: int,
+    n_predicted: int,
+    n_gold: int,
+    threshold: float = 0.0,
+) -> Point:
     precision = n_correct / n_predicted if n_predicted else 0
     recall = n_correct / n_gold if n_gold else 0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0
@@ -254,13 +270,16 @@ def _threshold_metrics(prefix: str, items: Sequence[Decision]) -> Metrics:
     metrics = _ratios(f"{prefix}best-threshold-", top)
     metrics[f"{prefix}best-threshold"] = top.threshold
     for target in PRECISION_TARGETS:
-        point = at_precision(points, target)
-        metrics[f"{prefix}recall-at-precision>={target}"] = point.recall if point else 0
-        metrics[f"{prefix}precision-at-precision>={target}"] = point.precision if point else 0
+        point = at_precision(points, target) or ZERO
+        metrics[f"{prefix}recall-at-precision>={target}"] = point.recall
+        metrics[f"{prefix}precision-at-precision>={target}"] = point.precision
     return metrics
 
 
-def _micro_metrics(long: Sequence[Decision], short: Sequence[Decision]) -> Metrics:
+def _micro_metrics(
+    long: Sequence[Decision],
+    short: Sequence[Decision],
+) -> Metrics:
     items = [*long, *short]
     n_correct = sum(d.correct for d in items)
     n_missed = sum(d.has_gold and not d.predicted for d in items)
@@ -268,24 +287,28 @@ def _micro_metrics(long: Sequence[Decision], short: Sequence[Decision]) -> Metri
     above_best = []
     for kind in (long, short):
         threshold = best(sweep(kind)).threshold
-        above_best += [
-            d if d.score >= threshold else replace(d, predicted=False, correct=False) for d in kind
-        ]
-    f1s = (_overall(items).f1, _overall(above_best).f1, kaggle.f1)
+        for d in kind:
+            is_kept = d.score >= threshold
+            above_best.append(d if is_kept else replace(d, predicted=False, correct=False))
+    f1s = _overall(items).f1, _overall(above_best).f1, kaggle.f1
     return dict(zip(MICRO_METRICS, f1s, strict=True))
 
 
-def metrics_table(long: Sequence[Decision], short: Sequence[Decision], metrics: Metrics) -> str:
+def metrics_table(
+    long: Sequence[Decision],
+    short: Sequence[Decision],
+    metrics: Metrics,
+) -> str:
     """Returns the table of the official script's ``--pretty_print``, with the micro F1s."""
     rows = {"Long answer ": long, "Short answer": short, "All answers ": [*long, *short]}
     lines = [
         *_curve_lines("LONG", long),
         *_curve_lines("SHORT", short),
-        "*" * 20,
+        LINE,
         f"METRICS IGNORING SCORES (n={len(long)}):",
         "              F1     /  P      /  R",
         *(f"{name} {_percent(_overall(items))}" for name, items in rows.items()),
-        "*" * 20,
+        LINE,
         *(f"{name}: {metrics[name]:.2%}" for name in MICRO_METRICS),
     ]
     return "\n".join(lines)
@@ -298,13 +321,14 @@ def _percent(point: Point) -> str:
 def _curve_lines(name: str, items: Sequence[Decision]) -> Iterator[str]:
     points = sweep(items)
     top = best(points)
-    yield from ("*" * 20, f"{name} ANSWER R@P TABLE:")
+    yield LINE
+    yield f"{name} ANSWER R@P TABLE:"
     yield f"Optimal threshold: {float(top.threshold):.5}"
-    yield from (" F1     /  P      /  R", _percent(top))
+    yield " F1     /  P      /  R"
+    yield _percent(top)
     for target in PRECISION_TARGETS:
-        point = at_precision(points, target)
-        recall, precision = (point.recall, point.precision) if point else (0, 0)
-        threshold = f"{float(point.threshold):.4}" if point else "None"
-        yield (
-            f"R@P={target}: {recall:.2%} (actual p={precision:.2%}, score threshold={threshold})"
-        )
+        found = at_precision(points, target)
+        point = found or ZERO
+        threshold = f"{float(point.threshold):.4}" if found else "None"
+        actual = f"actual p={point.precision:.2%}, score threshold={threshold}"
+        yield f"R@P={target}: {point.recall:.2%} ({actual})"

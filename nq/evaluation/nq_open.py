@@ -58,7 +58,11 @@ def evaluate(gold: Sequence[str], predictions: str) -> dict[str, float]:
     return text_match.metrics(scores)
 
 
-def _pairs(question: str, right: Sequence[S], answers: Sequence[T]) -> Iterator[tuple[S, T]]:
+def _pairs(
+    question: str,
+    right: Sequence[S],
+    answers: Sequence[T],
+) -> Iterator[tuple[S, T]]:
     """Returns the gold of each record with a question beside the prediction for it."""
     if len(answers) == 1:
         answers = [*answers] * len(right)
@@ -74,7 +78,10 @@ def _gold(record: Record) -> tuple[str, ...]:
     return text_gold.texts(retrieved.flat(record))
 
 
-def _by_question(paths: Iterable[str], value: Callable[[Record], T]) -> Mapping[str, Sequence[T]]:
+def _by_question(
+    paths: Iterable[str],
+    value: Callable[[Record], T],
+) -> Mapping[str, Sequence[T]]:
     """Returns a value of each record of the files, by its question."""
     values = defaultdict[str, list[T]](list)
     for path in paths:

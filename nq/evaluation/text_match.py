@@ -66,7 +66,11 @@ def normalize(text: str, rule: Rule = Rule.SQUAD) -> str:
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def score_text(golds: Sequence[str], answer: str, rule: Rule = Rule.SQUAD) -> TextScore:
+def score_text(
+    golds: Sequence[str],
+    answer: str,
+    rule: Rule = Rule.SQUAD,
+) -> TextScore:
     """Returns the score of an answer, empty for none, against the gold answers, if there are any.
 
     >>> score_text(["the Eiffel Tower", "Tower"], "Eiffel tower")
@@ -100,12 +104,14 @@ def metrics(scores: Sequence[TextScore]) -> dict[str, float]:
         kinds["squad_unanswerable_"] = others
     result = dict[str, float]()
     for prefix, of_kind in kinds.items():
-        n = len(of_kind)
-        exact = math.fsum(score.exact_match for score in of_kind)
-        result[f"{prefix}exact_match"] = exact / max(n, 1)
-        result[f"{prefix}f1"] = math.fsum(score.f1 for score in of_kind) / max(n, 1)
-        result[f"{prefix}n"] = n
+        result[f"{prefix}exact_match"] = _mean([score.exact_match for score in of_kind])
+        result[f"{prefix}f1"] = _mean([score.f1 for score in of_kind])
+        result[f"{prefix}n"] = len(of_kind)
     return result | _of_retriever([score for score in scores if score.rank is not None])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / max(len(values), 1)
 
 
 def _of_retriever(scores: Sequence[TextScore]) -> dict[str, float]:
@@ -116,8 +122,11 @@ def _of_retriever(scores: Sequence[TextScore]) -> dict[str, float]:
     """
     if not scores:
         return {}
-    n, there = len(scores), [score for score in scores if score.rank]
-    tops = {f"retrieval_top_{k}": sum(0 < (s.rank or 0) <= k for s in there) / n for k in TOP}
-    exact = math.fsum(score.exact_match for score in there)
-    all_passages = {"retrieval_all": len(there) / n, "retrieval_n": n}
-    return {**tops, **all_passages, "retrieved_exact_match": exact / max(len(there), 1)}
+    there = [score for score in scores if score.rank]
+    ranks = [score.rank or math.inf for score in scores]
+    return {
+        **{f"retrieval_top_{k}": _mean([rank <= k for rank in ranks]) for k in TOP},
+        "retrieval_all": len(there) / len(scores),
+        "retrieval_n": len(scores),
+        "retrieved_exact_match": _mean([score.exact_match for score in there]),
+    }

@@ -105,7 +105,10 @@ class Tuned:
         return figures
 
 
-def _of(values: Mapping[ExampleId, T], keys: Iterable[ExampleId]) -> dict[ExampleId, T]:
+def _of(
+    values: Mapping[ExampleId, T],
+    keys: Iterable[ExampleId],
+) -> dict[ExampleId, T]:
     return {key: values[key] for key in keys}
 
 
@@ -208,7 +211,11 @@ def reads_default_scores(decision: DecisionConfig) -> bool:
     return (rule.k, rule.text_only) == (default.k, default.text_only)
 
 
-def predicted(example: Example, scores: Scores, decision: DecisionConfig) -> Prediction:
+def predicted(
+    example: Example,
+    scores: Scores,
+    decision: DecisionConfig,
+) -> Prediction:
     """Returns the prediction of a decision, by the default rule without a threshold applied."""
     if RULES[decision.rule].ranks:
         decision = replace(decision, long_threshold=0.0, short_threshold=0.0)
@@ -216,7 +223,8 @@ def predicted(example: Example, scores: Scores, decision: DecisionConfig) -> Pre
 
 
 def tell_yes_from_no(
-    separations: Sequence[tuple[float, bool]], decision: DecisionConfig
+    separations: Sequence[tuple[float, bool]],
+    decision: DecisionConfig,
 ) -> tuple[float, bool]:
     """Returns how well the model tells yes from no, and whether it then says them.
 
@@ -293,11 +301,17 @@ def accepted(prediction: Prediction, decision: DecisionConfig) -> Prediction:
     return prediction
 
 
-def _accepted(predictions: Predictions, decision: DecisionConfig) -> Predictions:
+def _accepted(
+    predictions: Predictions,
+    decision: DecisionConfig,
+) -> Predictions:
     return {key: accepted(one, decision) for key, one in predictions.items()}
 
 
-def _fit(folds: Iterable[Iterable[ChoiceSets]], decision: DecisionConfig) -> RankingWeights:
+def _fit(
+    folds: Iterable[Iterable[ChoiceSets]],
+    decision: DecisionConfig,
+) -> RankingWeights:
     """Returns the weights of a decision, fitted to all folds."""
     sets = [both for fold in folds for both in fold]
     blocks = [block for block, _ in sets if block]
@@ -307,7 +321,9 @@ def _fit(folds: Iterable[Iterable[ChoiceSets]], decision: DecisionConfig) -> Ran
 
 
 def best_thresholds(
-    gold: Gold, predictions: Predictions, decision: DecisionConfig
+    gold: Gold,
+    predictions: Predictions,
+    decision: DecisionConfig,
 ) -> DecisionConfig:
     """Returns a decision with the best threshold of long answers, and that of short ones with it.
 
@@ -342,7 +358,11 @@ def best_threshold(decisions: Sequence[nq_eval.Decision]) -> float:
     return round(nearest, DIGITS)
 
 
-def measure(gold: Gold, predictions: Predictions, decision: DecisionConfig) -> dict[str, Any]:
+def measure(
+    gold: Gold,
+    predictions: Predictions,
+    decision: DecisionConfig,
+) -> dict[str, Any]:
     """Returns the figures of a decision, from predictions without a threshold applied.
 
     Scores are measured by how far they are from the share of right answers, and by how well they

@@ -61,16 +61,20 @@ class Blocks:
     @classmethod
     def of(cls, example: Example) -> Self:
         of_token = block_of_token(example)
-        candidates = np.unique(of_token[(of_token >= 0) & ~np.array(example.is_html, np.bool_)])
+        is_word = ~np.array(example.is_html, np.bool_)
+        candidates = np.unique(of_token[(of_token >= 0) & is_word])
         spans = [example.candidates[i].span for i in candidates.tolist()]
-        with_text = np.where(np.isin(of_token, candidates), of_token, -1)
-        scores = bm25(example.question, [lower_words(example, span) for span in spans])
         page_length = np.full(len(spans), np.log(max(1, len(spans))))
-        few_blocks = np.maximum(0.0, np.log(FEW) - page_length)
-        retriever = retriever_scores(example)[candidates]
-        known = np.column_stack([scores, page_length, few_blocks, retriever])
-        features = np.concatenate([known, place_features(example, spans)], axis=1)
-        return cls(with_text, candidates, features, np.cumsum(part_starts(example)))
+        columns = [
+            bm25(example.question, (lower_words(example, span) for span in spans)),
+            page_length,
+            np.maximum(0.0, np.log(FEW) - page_length),
+            retriever_scores(example)[candidates],
+            place_features(example, spans),
+        ]
+        with_text = np.where(np.isin(of_token, candidates), of_token, -1)
+        parts = np.cumsum(part_starts(example))
+        return cls(with_text, candidates, np.column_stack(columns), parts)
 
     def only(self, candidates: IntArray) -> Self:
         kept = np.isin(self.candidates, candidates)
@@ -101,19 +105,15 @@ def place_features(example: Example, spans: Sequence[Span]) -> FloatArray:
     headings of sections, and not the passages of a retriever.
     """
     headings = section_headings(example)
-    features = np.zeros((len(spans), 3))
     is_wiki = example.is_wiki and example.passages is None
-    is_article = is_wiki and len(set(headings.values())) >= MIN_HEADINGS
-    if not is_article or not spans:
-        return features
+    if not (is_wiki and spans and len(set(headings.values())) >= MIN_HEADINGS):
+        return np.zeros((len(spans), 3))
     starts = np.array([span.start for span in spans])
     is_text = ~np.array(example.is_html, np.bool_)
-    words = np.array([is_text[span.start : span.end].sum() for span in spans])
+    words = [is_text[span.start : span.end].sum() for span in spans]
     log_words = np.log1p(words)
-    features[:, 0] = np.log1p(np.argsort(np.argsort(starts)))
-    features[:, 1] = starts < min(headings)
-    features[:, 2] = log_words - log_words.mean()
-    return features
+    place = np.log1p(np.argsort(np.argsort(starts)))
+    return np.column_stack([place, starts < min(headings), log_words - log_words.mean()])
 
 
 def section_headings(example: Example) -> dict[int, str]:
@@ -122,19 +122,20 @@ def section_headings(example: Example) -> dict[int, str]:
         return _headings_in_blocks(example, example.original.spelling)
     headings = dict[int, str]()
     start = None
-    for i in np.flatnonzero(example.is_html).tolist():
-        tag = _HEADING.fullmatch(example.tokens[i].upper())
-        if tag is None:
-            continue
-        if not tag[1]:
+    for i, token in enumerate(example.tokens):
+        tag = example.is_html[i] and _HEADING.fullmatch(token.upper())
+        if tag and not tag[1]:
             start = i
-        elif start is not None:
+        elif tag and start is not None:
             headings[start] = " ".join(example.tokens[start + 1 : i])
             start = None
     return headings
 
 
-def _headings_in_blocks(example: Example, spelling: Sequence[str]) -> dict[int, str]:
+def _headings_in_blocks(
+    example: Example,
+    spelling: Sequence[str],
+) -> dict[int, str]:
     """Returns the headings of a document below its title by the first tokens of their blocks.
 
     They are lines at the beginning of a block; the title is such a line of the first one.
@@ -191,14 +192,15 @@ def block_of_token(example: Example) -> IntArray:
     The value is -1 outside of all blocks, and in Wikipedia's notes, references and footers.
     """
     block = np.full(len(example.tokens), -1)
-    for index in range(len(example.candidates) - 1, -1, -1):
-        candidate = example.candidates[index]
+    candidates = list(enumerate(example.candidates))
+    for index, candidate in reversed(candidates):
         if candidate.top_level:
-            start, end = candidate.span.start, candidate.span.end
-            words = (example.tokens[i] for i in range(start, end) if not example.is_html[i])
+            span = candidate.span
+            inside = range(span.start, span.end)
+            words = (example.tokens[i] for i in inside if not example.is_html[i])
             first = tuple(islice(words, max(map(len, BOILERPLATE))))
             boilerplate = example.is_wiki and any(first[: len(b)] == b for b in BOILERPLATE)
-            block[start:end] = -1 if boilerplate else index
+            block[span.start : span.end] = -1 if boilerplate else index
     return block
 
 
@@ -209,24 +211,29 @@ def part_starts(example: Example) -> IntArray:
     single letter is an initial, unless the page has it more often without a full stop (Kiss and
     Strunk 2006, Unsupervised Multilingual Sentence Boundary Detection).
     """
-    tokens, starts = example.tokens, np.array(example.is_html, np.int64)
+    tokens = example.tokens
+    starts = np.array(example.is_html, np.int64)
     if example.original is not None:  # a heading is a line above its block
-        breaks = [word.endswith("\n") for word in example.original.spelling[:-1]]
-        starts[1:] |= np.array(breaks, np.bool_)
+        for i, word in enumerate(example.original.spelling[:-1]):
+            starts[i + 1] |= word.endswith("\n")
     letters = Counter(
         (token[0], "." in (token[1:], following))
         for token, following in pairwise(tokens)
         if token[1:] in ("", ".") and token.isupper() and token[0] not in "AI"
     )
     for i in range(2, len(tokens) - 2):
-        if tokens[i][-1:] in (".", "?", "!") and len(tokens[i]) < 3:  # U.S. is longer
-            *_, before, word = (*tokens[i - 2 : i], *tokens[i][:-1])
-            ends = word not in ABBREVIATIONS and "." not in word
-            if len(word) == 1 and word.isalpha():
-                is_name = letters[word, True] >= letters[word, False] or not before.islower()
-                ends = not is_name or (before == "in" and tokens[i + 2][:1].islower())
-            elif tokens[i] != ".":
-                ends = word.islower()  # "Yahoo! Inc" is a name
-            first = i + 1 + (tokens[i + 1] in ("''", ")"))
-            starts[first] |= ends and tokens[first][:1].isupper()
+        token, following = tokens[i], tokens[i + 1]
+        if token[-1:] not in (".", "?", "!") or len(token) > 2:  # U.S. is longer
+            continue
+        word, before = token[:-1], tokens[i - 1]
+        if not word:
+            word, before = before, tokens[i - 2]
+        ends = word not in ABBREVIATIONS and "." not in word
+        if len(word) == 1 and word.isalpha():
+            is_name = letters[word, True] >= letters[word, False] or not before.islower()
+            ends = not is_name or (before == "in" and tokens[i + 2][:1].islower())
+        elif token != ".":
+            ends = word.islower()  # "Yahoo! Inc" is a name
+        first = i + 2 if following in ("''", ")") else i + 1
+        starts[first] |= ends and tokens[first][:1].isupper()
     return starts

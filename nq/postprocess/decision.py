@@ -71,13 +71,21 @@ class DecisionRule:
     ranks: bool = False
 
 
-def default(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
+def default(
+    example: Example,
+    scores: Scores,
+    config: DecisionConfig,
+) -> RankedPrediction:
     """Decides for the most probable block and its short answer; the only rule of two models."""
     ranking = rank(example, scores, config)
     return RankedPrediction(ranking.prediction(), ranking)
 
 
-def squad(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
+def squad(
+    example: Example,
+    scores: WindowScores,
+    config: DecisionConfig,
+) -> RankedPrediction:
     """Returns the decision of a reader of SQuAD 2: the best span against the null span."""
     candidates = pairs(scores, config.max_answer_length)
     if not len(candidates):
@@ -92,7 +100,11 @@ def squad(example: Example, scores: WindowScores, config: DecisionConfig) -> Ran
     return _prediction(example, long, score, short, score)
 
 
-def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
+def bert_joint(
+    example: Example,
+    scores: WindowScores,
+    config: DecisionConfig,
+) -> RankedPrediction:
     """Returns the original's decision: the best pair of all windows, always given."""
     longest = config.max_answer_length
     candidates = pairs(scores, longest, k=BERT_JOINT_K, ties=Ties.SUMMARY, backwards=True)
@@ -103,7 +115,11 @@ def bert_joint(example: Example, scores: WindowScores, config: DecisionConfig) -
     return _prediction(example, containing_block(example, best), score, best, score)
 
 
-def kisialiou(example: Example, scores: WindowScores, config: DecisionConfig) -> RankedPrediction:
+def kisialiou(
+    example: Example,
+    scores: WindowScores,
+    config: DecisionConfig,
+) -> RankedPrediction:
     """Returns the 2020 port's decision: the best pair, under two fixed thresholds."""
     limits = config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K
     candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
@@ -146,7 +162,11 @@ def containing_block(example: Example, span: Span) -> Span | None:
     return next((c.span for c in example.candidates if c.top_level and c.span.contains(span)), None)
 
 
-def decide(example: Example, scores: Scores, config: DecisionConfig) -> RankedPrediction:
+def decide(
+    example: Example,
+    scores: Scores,
+    config: DecisionConfig,
+) -> RankedPrediction:
     """Returns the decision for one example by the configured rule; of two models the default."""
     if isinstance(scores, WindowScores):
         return RULES[config.rule].decide(example, scores, config)

@@ -17,6 +17,7 @@ outweigh any single span. Neither does a question that asks for something else b
 such as "how much was he paid", get them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,19 +123,24 @@ class Evidence:
 
 
 def gather_evidence(
-    example: Example, scores: WindowScores, max_pieces: int, blocks: Blocks | None = None
+    example: Example,
+    scores: WindowScores,
+    max_pieces: int,
+    blocks: Blocks | None = None,
 ) -> Evidence:
     """Gathers the evidence of all windows; a short answer has at most ``max_pieces``."""
     blocks = blocks or Blocks.of(example)
     all_pairs = pairs(scores)
     block = blocks.of_token[all_pairs.start_doc]
     inside = (block >= 0) & (block == blocks.of_token[all_pairs.end_doc])
-    kept, block = all_pairs.where(inside), block[inside]
-    candidates, pair_block = np.unique(block, return_inverse=True)
+    kept = all_pairs.where(inside)
+    candidates, pair_block = np.unique(block[inside], return_inverse=True)
     features = blocks.features[np.searchsorted(blocks.candidates, candidates)]
     logits = scores.type_logits.astype(np.float64)
-    gives_yes_no = logits.any() and np.any(logits[:, TYPES[2:]] > IMPOSSIBLE)
-    types = TYPES if gives_yes_no and not asks_for_words(example.question) else TYPES[:2]
+    types: Sequence[AnswerType] = TYPES
+    gives_yes_no = logits.any() and (logits[:, TYPES[2:]] > IMPOSSIBLE).any()
+    if asks_for_words(example.question) or not gives_yes_no:
+        types = TYPES[:2]
     gain = logits[:, types] - logits[:, [AnswerType.UNKNOWN]]
     gain[gain < IMPOSSIBLE] = -np.inf
     evidence = kept.score + gain[kept.window].T
@@ -142,7 +148,11 @@ def gather_evidence(
     return Evidence(candidates, features, kept, pair_block.reshape(-1), evidence, blocks.parts)
 
 
-def _logsumexp_by_group(values: FloatArray, group: IntArray, n: int) -> FloatArray:
+def _logsumexp_by_group(
+    values: FloatArray,
+    group: IntArray,
+    n: int,
+) -> FloatArray:
     """Returns the log-sum-exp of ``values`` in each of ``n`` groups, none of them empty."""
     highest = np.full(n, -np.inf)
     np.maximum.at(highest, group, values)

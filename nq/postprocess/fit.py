@@ -68,7 +68,10 @@ def option_choices(example: Example, evidence: Evidence) -> ChoiceSet | None:
     return ChoiceSet(features, right) if right.any() else None
 
 
-def yes_no_separation(example: Example, evidence: Evidence) -> tuple[float, bool] | None:
+def yes_no_separation(
+    example: Example,
+    evidence: Evidence,
+) -> tuple[float, bool] | None:
     """Returns the log odds of yes against no in the best right block, and whether yes is right.
 
     It is ``None`` where the gold is neither or both, or the model gives neither.
@@ -163,7 +166,10 @@ class Loss:
     """
 
     def __init__(
-        self, choice_sets: Sequence[ChoiceSet], start: FloatArray, prior_questions: float
+        self,
+        choice_sets: Sequence[ChoiceSet],
+        start: FloatArray,
+        prior_questions: float,
     ) -> None:
         self.start = start
         self.sizes = np.array([len(choices.right) for choices in choice_sets])

@@ -78,20 +78,18 @@ class Ranking:
 
         Without its block a short answer is null too.
         """
-        best = self.alternatives(1)
-        if not best:
-            return Prediction(self.example.example_id)
-        long, short = best[0].long_probability, best[0].short_probability
-        has_long = long >= self.config.long_threshold
-        has_short = has_long and short >= self.config.short_threshold
-        return Prediction(
-            self.example.example_id,
-            best[0].long if has_long else None,
-            long,
-            best[0].shorts if has_short else (),
-            short,
-            best[0].yes_no if has_short else YesNo.NONE,
-        )
+        prediction = Prediction(self.example.example_id)
+        if not len(self.probabilities):
+            return prediction
+        best = self.alternative(int(np.argmax(self.probabilities)))
+        long, short = best.long_probability, best.short_probability
+        prediction = replace(prediction, long_score=long, short_score=short)
+        if long < self.config.long_threshold:
+            return prediction
+        prediction = replace(prediction, long=best.long)
+        if short < self.config.short_threshold:
+            return prediction
+        return replace(prediction, shorts=best.shorts, yes_no=best.yes_no)
 
     def alternatives(self, limit: int) -> tuple[Alternative, ...]:
         """Returns the n-best list: the best blocks, each with its best short answer.
@@ -99,10 +97,13 @@ class Ranking:
         Where the best answer is neither yes nor no, the question asks for something else, and no
         other answer is yes or no either.
         """
-        rows = np.argsort(-self.probabilities, kind="stable")[:limit].tolist()
-        best = [self.alternative(row) for row in rows[:1]]
-        asks_for_words = any(one.yes_no is YesNo.NONE and not one.asks_yes_no for one in best)
-        return *best, *(self.alternative(row, asks_for_words) for row in rows[1:])
+        alternatives = list[Alternative]()
+        asks_for_words = False
+        for row in np.argsort(-self.probabilities, kind="stable")[:limit].tolist():
+            alternatives.append(self.alternative(row, asks_for_words))
+            best = alternatives[0]
+            asks_for_words = best.yes_no is YesNo.NONE and not best.asks_yes_no
+        return tuple(alternatives)
 
     def alternative(self, row: int, only_words: bool = False) -> Alternative:
         probability = float(self.probabilities[row])
@@ -110,8 +111,10 @@ class Ranking:
         excluded = NO_SPANS if only_words else NO_SPANS[:1]
         likely = np.where(np.isin(options.types, excluded), -1.0, likely)
         best = int(np.argmax(likely))
-        kind, (start, end) = AnswerType(int(options.types[best])), options.spans[best].tolist()
-        is_span, says = kind is AnswerType.SHORT and likely[best] > 0, self.config.says_yes_no
+        kind = AnswerType(int(options.types[best]))
+        start, end = options.spans[best].tolist()
+        is_span = kind is AnswerType.SHORT and likely[best] > 0
+        says = self.config.says_yes_no
         return Alternative(
             self.example.candidates[int(self.evidence.blocks[row])].span,
             (self._paired(Span(start, end + 1)),) if is_span else (),
@@ -158,11 +161,10 @@ class Ranking:
         spans: list[tuple[Span, float]] = []
         for row, probability in enumerate(self.probabilities.tolist()):
             options, likely = self.options(row)
-            likely *= probability
-            (short,) = np.nonzero((options.types == AnswerType.SHORT) & ~options.crosses)
-            for i in short[np.argsort(-likely[short], kind="stable")[:limit]].tolist():
+            is_short = (options.types == AnswerType.SHORT) & ~options.crosses
+            for i in np.flatnonzero(is_short).tolist():
                 start, end = options.spans[i].tolist()
-                spans.append((Span(start, end + 1), float(likely[i])))
+                spans.append((Span(start, end + 1), probability * float(likely[i])))
         return sorted(spans, key=lambda item: -item[1])[:limit]
 
 
@@ -190,9 +192,9 @@ def decision_margin(ranking: Ranking) -> float:
     row = int(np.argmax(blocks))
     best = ranking.alternative(row)
     long = log_odds(best.long_probability) - log_odds(config.long_threshold)
-    short = log_odds(best.short_probability) - log_odds(config.short_threshold)
     if long < 0:
         return -long
+    short = log_odds(best.short_probability) - log_odds(config.short_threshold)
     gaps = [long, abs(short), _lead(blocks)]
     if short >= 0:
         options, likely = ranking.options(row)
@@ -208,7 +210,11 @@ def _lead(probabilities: FloatArray) -> float:
     return float(np.log(first / second)) if second > 0 else math.inf
 
 
-def _cascade_evidence(example: Example, scores: CascadeScores, config: DecisionConfig) -> Evidence:
+def _cascade_evidence(
+    example: Example,
+    scores: CascadeScores,
+    config: DecisionConfig,
+) -> Evidence:
     """Returns the evidence of the reader for the blocks read, with the block scores of the ranker.
 
     A block for which the ranker has no evidence has the lowest of its block scores.

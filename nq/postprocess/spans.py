@@ -64,18 +64,16 @@ def pairs(
         backwards: whether to keep pairs whose document tokens run backwards, which exist where
             the candidates of a page are not in page order.
     """
-    start_logit = scores.start_logit[:, :k].astype(dtype)
-    end_logit = scores.end_logit[:, :k].astype(dtype)
-    cls = scores.cls_logit.astype(dtype)
-    start_pos, end_pos = scores.start_pos[:, :k, None], scores.end_pos[:, None, :k]
-    length = end_pos - start_pos + 1
-    start_doc, end_doc = scores.start_doc[:, :k, None], scores.end_doc[:, None, :k]
-    valid = (start_doc >= 0) & (end_doc >= (0 if backwards else start_doc)) & (length >= min_pieces)
+    length = scores.end_pos[:, None, :k] - scores.start_pos[:, :k, None] + 1
+    starts, ends = scores.start_doc[:, :k, None], scores.end_doc[:, None, :k]
+    valid = (starts >= 0) & (ends >= (0 if backwards else starts)) & (length >= min_pieces)
     if max_pieces is not None:
         valid &= length <= max_pieces
     window, i, j = np.nonzero(valid)
-    start, end = start_logit[window, i], end_logit[window, j]
-    cls_sum = cls[window, 0] + cls[window, 1]
+    start = scores.start_logit.astype(dtype)[window, i]
+    end = scores.end_logit.astype(dtype)[window, j]
+    cls = scores.cls_logit.astype(dtype)[window]
+    cls_sum = cls[:, 0] + cls[:, 1]
     score = (start + end) - cls_sum
     start_pos, end_pos = scores.start_pos[window, i], scores.end_pos[window, j]
     keys: tuple[Any, ...]
@@ -88,7 +86,8 @@ def pairs(
         case Ties.LAST:
             keys = -start_pos, -start, -end_pos, -end, -window
     docs = scores.start_doc[window, i], scores.end_doc[window, j]
-    return Pairs(score, window, start_pos, end_pos, *docs).where(np.lexsort((*keys, -score)))
+    order = np.lexsort((*keys, -score))
+    return Pairs(score, window, start_pos, end_pos, *docs).where(order)
 
 
 def softmax(x: FloatArray) -> FloatArray:

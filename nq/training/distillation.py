@@ -112,23 +112,25 @@ class Distillation:
     def weights(self, hard: Mapping[str, float]) -> dict[str, float]:
         """Returns the weights of all losses; ``hard`` are the weights without a teacher."""
         share = self.config.teacher_weight
-        soft = {f"{name}{SOFT}": share / len(self.heads) for name in self.heads}
-        return {**{name: weight * (1 - share) for name, weight in hard.items()}, **soft}
+        weights = {name: weight * (1 - share) for name, weight in hard.items()}
+        return weights | {f"{name}{SOFT}": share / len(self.heads) for name in self.heads}
 
     def batch(
-        self, windows: TrainingWindows, rows: IntArray
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        self,
+        windows: TrainingWindows,
+        rows: IntArray,
+    ) -> tuple[Columns, Columns, Columns]:
         """Returns inputs, targets and weights of the windows ``rows``, by input and output."""
-        model_inputs, labels = windows.batch(rows)
-        labelled = (labels["type_logits"] != UNLABELLED).astype(np.float32)
-        labels["type_logits"] = np.maximum(labels["type_logits"], 0)
+        model_inputs, targets = windows.batch(rows)
+        types = targets["type_logits"]
+        labelled = (types != UNLABELLED).astype(np.float32)
+        weights = dict.fromkeys(targets, labelled)
+        targets["type_logits"] = np.maximum(types, 0)
         length = model_inputs["input_ids"].shape[1]
-        soft = {
-            f"{name}{SOFT}": self.teacher[name][rows, :length].astype(np.float32)
-            for name in self.heads
-        }
-        weights = {**dict.fromkeys(labels, labelled), **dict.fromkeys(soft, np.ones_like(labelled))}
-        return model_inputs, {**labels, **soft}, weights
+        for name in self.heads:
+            targets[f"{name}{SOFT}"] = self.teacher[name][rows, :length].astype(np.float32)
+            weights[f"{name}{SOFT}"] = np.ones_like(labelled)
+        return model_inputs, targets, weights
 
     def curves(self, logs: Mapping[str, float]) -> dict[str, float]:
         """Returns the hard and the soft loss of a step from Keras' logs of it."""
@@ -149,7 +151,11 @@ class Teacher:
 
     @classmethod
     def of(
-        cls, folder: ModelFolder, student: Tokenizer, windows: WindowConfig, profile: Profile | None
+        cls,
+        folder: ModelFolder,
+        student: Tokenizer,
+        windows: WindowConfig,
+        profile: Profile | None,
     ) -> Teacher:
         """Checks that a model can teach ``student``; TensorFlow must have been imported."""
         if profile is None:
@@ -160,14 +166,15 @@ class Teacher:
             raise ValueError(f"profile {profile} is not for a teacher: leave out {names}")
         profile.require()
         name = f"the teacher {folder.path}"
-        tokenizer, tensors = folder.tokenizer(windows.compat), folder.tensors()
-        table = tensors.table(checkpoint.with_room_for(folder.joint_config, tokenizer))
-        if not tensors.fill(table["span_output/kernel"]):
+        tokenizer = folder.tokenizer(windows.compat)
+        checkpoint.with_room_for(folder.joint_config, tokenizer)  # or it raises
+        if not folder.has_head("span_output"):
             raise ValueError(f"{name} has no span head: expected a model for answers")
-        student_has_types = not windows.switches.running_text
-        has_types = student_has_types and tensors.fill(table["type_output/kernel"])
-        if student_has_types and not has_types:
-            log.warning("%s has no head for types: the labels alone teach them", name)
+        has_types = False
+        if not windows.switches.running_text:
+            has_types = folder.has_head("type_output")
+            if not has_types:
+                log.warning("%s has no head for types: the labels alone teach them", name)
         if tokenizer.digest != student.digest:
             raise ValueError(f"{name} has another vocabulary or tokenizer than init")
         return cls(folder, tokenizer.digest, windows, profile, has_types)
@@ -183,7 +190,10 @@ class Teacher:
         }
 
     def distillation(
-        self, config: DistillationConfig, windows: TrainingWindows, folder: Path
+        self,
+        config: DistillationConfig,
+        windows: TrainingWindows,
+        folder: Path,
     ) -> Distillation:
         """Returns the distillation for a training; computes probabilities that ``folder`` lacks."""
         memo = Memo.open(folder, {**self.identity, "windows": windows.digest()})
@@ -221,13 +231,22 @@ class Teacher:
         spec = ScorerSpec(model, self.profile, BATCH_SIZE, calibration=calibration)
         return load_predictor(spec, AllLogits(self.windows.max_seq_length))
 
-    def _rows(self, windows: TrainingWindows, selection: slice | IntArray) -> Columns:
+    def _rows(
+        self,
+        windows: TrainingWindows,
+        selection: slice | IntArray,
+    ) -> Columns:
         """Returns windows as rows of the teacher's predictor; they have no document tokens."""
         rows = windows.inputs(selection, self.windows.max_seq_length)
         ids = np.arange(len(windows), dtype=np.int32)[selection, None]
         return {**rows, "token_map": np.full_like(rows["input_ids"], -1), "window_ids": ids}
 
-    def _log_probabilities(self, predictor: Any, windows: TrainingWindows, rows: slice) -> Columns:
+    def _log_probabilities(
+        self,
+        predictor: Any,
+        windows: TrainingWindows,
+        rows: slice,
+    ) -> Columns:
         """Returns the log probabilities of some windows as ``Distillation`` keeps them."""
         logits = predictor.scores(self._rows(windows, rows))
         padding = np.arange(self.windows.max_seq_length) >= windows.n_pieces[rows, None]

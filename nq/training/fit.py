@@ -61,7 +61,11 @@ class Student:
 
     @classmethod
     def of(
-        cls, init: ModelFolder, tokenizer: Tokenizer, windows: WindowConfig, config: TrainConfig
+        cls,
+        init: ModelFolder,
+        tokenizer: Tokenizer,
+        windows: WindowConfig,
+        config: TrainConfig,
     ) -> Self:
         """Builds a model with the weights of a folder; others are drawn at random."""
         is_reader = windows.switches.running_text
@@ -95,7 +99,10 @@ class Student:
 
 
 def read_windows(
-    request: Request, folder: Path, workers: int | None, config: TrainConfig
+    request: Request,
+    folder: Path,
+    workers: int | None,
+    config: TrainConfig,
 ) -> tuple[Windows, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
     prepared = prepare(request, folder, by_workers(workers))

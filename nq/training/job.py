@@ -69,7 +69,9 @@ class TrainConfig(Settings):
     seed: int = option(2020, "of the shuffling, the negatives, dropout and fresh weights")
     save_every: int = option(200, "steps between two checkpoints to resume from", minimum=1)
     precision: str = option(
-        "float32", "compute type of the training step", choices=("float32", "bfloat16", "float16")
+        "float32",
+        "compute type of the training step",
+        choices=("float32", "bfloat16", "float16"),
     )
 
 
@@ -78,10 +80,14 @@ class DistillationConfig(Settings):
     """How a student learns from a teacher; the defaults are DistilBERT's for SQuAD."""
 
     teacher_weight: float = option(
-        0.5, "share of the teacher in the loss; the labels have the rest", within="[0, 1]"
+        0.5,
+        "share of the teacher in the loss; the labels have the rest",
+        within="[0, 1]",
     )
     temperature: float = option(
-        2.0, "divides both models' logits; more makes probabilities more even", within="[0.1, 100]"
+        2.0,
+        "divides both models' logits; more makes probabilities more even",
+        within="[0.1, 100]",
     )
 
 
@@ -117,7 +123,11 @@ class TrainingJob:
     pages: PageFolder | None = None
 
     @classmethod
-    def of(cls, files: str | Path | Iterable[str | Path], **settings: Any) -> Self:
+    def of(
+        cls,
+        files: str | Path | Iterable[str | Path],
+        **settings: Any,
+    ) -> Self:
         """Returns a training from paths, names of models, and settings by their own names."""
         for name, kind in (
             ("windows", WindowConfig),
@@ -128,12 +138,10 @@ class TrainingJob:
             settings.setdefault(name, kind(**own))
         store = settings.get("store", STORES[0])
         check_argument(store in STORES, "store", store, " or ".join(STORES))
-        for name in ("init", "teacher"):
+        find = ModelFolder.find
+        for name, convert in (("init", find), ("teacher", find), ("output", Path), ("card", Path)):
             if settings.get(name) is not None:
-                settings[name] = ModelFolder.find(settings[name])
-        for name in ("output", "card"):
-            if settings.get(name) is not None:
-                settings[name] = Path(settings[name])
+                settings[name] = convert(settings[name])
         if "dev" in settings:
             settings["dev"] = input_files.path_list("dev", settings["dev"])
         return cls(input_files.path_list("files", files), **settings)

@@ -19,7 +19,7 @@ from keras import ops
 from nq.errors import DamagedError, Error
 from nq.inference.reduction import LOGITS
 from nq.memo import Memo
-from nq.records import AnswerType, FloatArray, IntArray
+from nq.records import AnswerType, IntArray
 from nq.training.distillation import Distillation
 from nq.training.job import (
     EVALUATE_EVERY,
@@ -36,7 +36,6 @@ from nq.training.windows import TrainingWindows, steps_after, total_steps
 log = logging.getLogger(__name__)
 
 BEST_WEIGHTS = "best_weights.npz"
-SAVED = ("step", "total", "losses", "evaluations")
 
 
 class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -59,7 +58,11 @@ class AdamW(keras.optimizers.AdamW):
     would square the rows of a piece that occurs several times before it adds them up.
     """
 
-    def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> None:
+    def apply(
+        self,
+        grads: Sequence[Any],
+        trainable_variables: Any = None,
+    ) -> None:
         whole = [one if one is None else tf.convert_to_tensor(one) for one in grads]
         super().apply(whole, trainable_variables)
 
@@ -108,7 +111,10 @@ def compile_for_training(
 
 @dataclass
 class TrainingState:
-    """The state of an unfinished training in a memo, with all variables and the best weights."""
+    """The state of an unfinished training in a memo, with all variables and the best weights.
+
+    All other fields are saved.
+    """
 
     memo: Memo
     step: int = 0
@@ -119,32 +125,29 @@ class TrainingState:
     @property
     def best(self) -> Figures | None:
         """The first of the evaluations whose first figure is the highest."""
-
-        def first(figures: Figures) -> float:
-            return next(iter(measured(figures).values()))
-
-        return max(self.evaluations, key=first, default=None)
+        return max(self.evaluations, key=_first_figure, default=None)
 
     def restore(self, variables: Sequence[Any]) -> None:
         """Assigns the saved values; a damaged state is logged, and replaced by the next one."""
         try:
             saved = self.memo.values(PROGRESS)
-            values = self._read(saved["file"], len(variables))
-            self.step, _, self.losses, self.evaluations = (saved[name] for name in SAVED)
+            arrays = self.memo.arrays(saved.pop("file"))
         except FileNotFoundError:
             return
-        except (DamagedError, LookupError) as error:
+        except DamagedError as error:
             log.warning("%s; the training starts again at its first step", error)
             return
-        for variable, value in zip(variables, values, strict=True):
+        vars(self).update(saved)
+        for variable, value in zip(variables, arrays.values(), strict=True):
             variable.assign(value)
 
     def save(self, variables: Sequence[Any]) -> None:
         """Saves the state with the values of all variables, completely or not at all."""
         name = f"step-{self.step}.npz"
         self._write(name, variables)
-        saved = {key: getattr(self, key) for key in SAVED}
-        self.memo.write_values(PROGRESS, {**saved, "file": name})
+        saved = vars(self) | {"file": name}
+        del saved["memo"]
+        self.memo.write_values(PROGRESS, saved)
         for other in {*self.memo.names()} - {name, BEST_WEIGHTS}:
             self.memo.remove(other)
 
@@ -159,19 +162,19 @@ class TrainingState:
         if not self.evaluations or self.best is self.evaluations[-1]:
             return
         try:
-            values = self._read(BEST_WEIGHTS, len(model.weights))
-        except (OSError, DamagedError, LookupError) as error:
+            arrays = self.memo.arrays(BEST_WEIGHTS)
+        except (FileNotFoundError, DamagedError) as error:
             log.warning("%s; the model has the weights of the last step instead", error)
             return
-        model.set_weights(values)
+        model.set_weights([*arrays.values()])
 
     def _write(self, name: str, variables: Sequence[Any]) -> None:
         arrays = {str(i): np.asarray(v.numpy()) for i, v in enumerate(variables)}
         self.memo.write_arrays(name, arrays)
 
-    def _read(self, name: str, count: int) -> list[FloatArray]:
-        arrays = self.memo.arrays(name)
-        return [arrays[str(i)] for i in range(count)]
+
+def _first_figure(figures: Figures) -> float:
+    return next(iter(measured(figures).values()))
 
 
 def fit(

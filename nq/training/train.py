@@ -94,7 +94,9 @@ def train(
             state = TrainingState(Memo.open(output / STATE, content))
             if teacher:
                 distillation = teacher.distillation(
-                    training.distillation, windows, work / "teacher"
+                    training.distillation,
+                    windows,
+                    work / "teacher",
                 )
 
             # the steps
@@ -194,7 +196,10 @@ def opened(job: TrainingJob) -> Iterator[OpenedJob]:
             several.append(stack.enter_context(Questions.open(job.dev, job.pages)))
         held_out = several[1] if job.dev else None
         training = OpenedJob(
-            **vars(job), card_text=card_text, questions=several[0], held_out=held_out
+            **vars(job),
+            card_text=card_text,
+            questions=several[0],
+            held_out=held_out,
         )
         training.check_output()
         for questions in several:

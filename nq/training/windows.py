@@ -62,7 +62,10 @@ class TrainingWindows:
             total.update(getattr(self, f.name).tobytes())
         return total.hexdigest()
 
-    def batch(self, rows: IntArray) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
+    def batch(
+        self,
+        rows: IntArray,
+    ) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
         """Returns int32 inputs ``[B, L]`` and targets ``[B]`` of the windows ``rows``.
 
         L is the length of the longest of them, rounded up to a multiple of ``LENGTH_STEP``.
@@ -76,7 +79,11 @@ class TrainingWindows:
         }
         return self.inputs(rows, length), targets
 
-    def inputs(self, rows: slice | IntArray, length: int) -> dict[str, IntArray]:
+    def inputs(
+        self,
+        rows: slice | IntArray,
+        length: int,
+    ) -> dict[str, IntArray]:
         """Returns the first positions of windows as int32 inputs ``[B, length]`` of a model."""
         pos = np.arange(length)[None, :]
         mask = pos < self.n_pieces[rows, None]
@@ -108,13 +115,22 @@ def total_steps(n_windows: int, config: TrainConfig) -> int:
     return steps
 
 
-def steps_after(done: int, n_pieces: IntArray, config: TrainConfig) -> Iterator[IntArray]:
+def steps_after(
+    done: int,
+    n_pieces: IntArray,
+    config: TrainConfig,
+) -> Iterator[IntArray]:
     """Returns the rows ``[B]`` of each step of a training behind the first ``done`` steps."""
     epochs = (batches(n_pieces, config.batch_size, epoch, config.seed) for epoch in count())
     return islice(chain.from_iterable(epochs), done, total_steps(len(n_pieces), config))
 
 
-def batches(n_pieces: IntArray, batch_size: int, epoch: int, seed: int) -> list[IntArray]:
+def batches(
+    n_pieces: IntArray,
+    batch_size: int,
+    epoch: int,
+    seed: int,
+) -> list[IntArray]:
     """Returns the rows ``[batch_size]`` of each step of an epoch, by the pieces ``[N]`` of windows.
 
     Equal arguments give equal batches. The last rows, which do not fill a batch, are left out;
