@@ -52,32 +52,34 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     MLflow's pages show every metric, so that only those to compare are metrics, no figure under two
     names, and ``metrics.json`` has the others, with all scores of the official evaluation.
     """
-    model, name = job.model, job.model.name
-    tracked.params(params(job, result.totals.precision))
+    model = job.model
+    precision = result.totals.precision
+    values = params(job, precision)
+    logged = logged_model(job, precision)
+    size_mb = round(model.size_mb, DIGITS)
+    metrics = {**_metrics(result), tracking.SIZE_MB: size_mb}
+    files = [*folder.files(job.formats), folder.path / JOB]
+    names = list(map(shown, job.files))
+    data = f"{counted(result.examples, 'question')} of `{Path(names[0]).name}`"
     beam = result.beam or {}
-    data = f"{counted(result.examples, 'question')} of `{Path(shown(job.files[0])).name}`"
-    description = f"`{name}` answers {data} under the profile `{result.profile}`."
-    optional_tags = {
-        "beam.job_name": beam.get("job_name"),
-        "beam.job_id": beam.get("job_id"),
+    optional_tags = {f"beam.{name}": beam.get(name) for name in ("job_name", "job_id")}
+    tags = {
+        tracking.DESCRIPTION: f"`{model.name}` answers {data} under the profile `{job.profile}`.",
+        "device": result.totals.device,
+        "data": ", ".join(names),
+        "model_folder": str(model.folder),
+        "output": str(result.folder),
+        tracking.MACHINE: result.measured.machine,
+        tracking.SPEED_COMPARABLE: result.speed_comparable,
+        **{name: value for name, value in optional_tags.items() if value},
     }
-    tracked.tags(
-        {
-            tracking.DESCRIPTION: description,
-            "device": result.totals.device,
-            "data": ", ".join(map(shown, job.files)),
-            "model_folder": str(model.folder),
-            "output": str(result.folder),
-            tracking.MACHINE: result.measured.machine,
-            tracking.SPEED_COMPARABLE: result.speed_comparable,
-            **{name: value for name, value in optional_tags.items() if value},
-        }
-    )
     inputs = folder.description["request"]["inputs"]
-    tracked.dataset([*map(shown, job.files)], [one["sha256"] for one in inputs])
-    tracked.model(**logged_model(job, result.totals.precision))
-    tracked.metrics({**_metrics(result), tracking.SIZE_MB: round(model.size_mb, DIGITS)})
-    tracked.artifacts([*folder.files(job.formats), folder.path / JOB])
+    tracked.params(values)
+    tracked.tags(tags)
+    tracked.dataset(names, [one["sha256"] for one in inputs])
+    tracked.model(**logged)
+    tracked.metrics(metrics)
+    tracked.artifacts(files)
 
 
 def run_name(profile: str, model: str, data: str) -> str:
