@@ -27,13 +27,11 @@ from nq.lab.models import Judged, judged_answers, name_models, save_judged
 from nq.lab.page import Comparison
 from nq.lab.rows import FITTED, SHIPPED
 from nq.mlflow_store import DEFAULT_EXPERIMENT, connect
-from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.records import Annotation, Example, ExampleId, Prediction, Scores, Span, YesNo
 from nq.runs.folder import FinishedRun
 from nq.runs.tuning import start_decision
 from tests.conftest import Commands
-from tests.support import nq_records
 
 pytestmark = pytest.mark.slow
 answer_in_process = rounds.answer_in_process
@@ -206,14 +204,6 @@ def test_of_two_decisions_at_most_one_is_better(drawn: list[tuple[Any, Any]]) ->
     )
 
 
-def test_the_model_to_take_is_saved_with_a_fitted_decision(
-    compared: Compared, tiny_model: Path, tiny_mpnet: Path
-) -> None:
-    rules = {ModelFolder(model).settings.decision for model in (tiny_model, tiny_mpnet)}
-    saved = Model.open(compared.saved)
-    assert saved.decision not in rules and saved.decision.rule == "default"
-
-
 @pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes")  # in MLflow
 def test_the_rows_are_recorded_below_a_run_of_the_comparison(compared: Compared) -> None:
     client = connect(compared.store)
@@ -244,15 +234,6 @@ def test_the_page_tells_what_was_measured_and_how_often_the_models_agree(
     assert f"<td>{share:.0%}</td>" in page
     whole = storage.read_json(compared.rows.folder / "compare.json")
     assert next(iter(whole["agreement"].values())) == [1.0, share]
-
-
-def test_an_equal_comparison_measures_nothing_again(
-    compared: Compared, tiny_model: Path, tiny_mpnet: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rounds, "answer_in_process", None)
-    models, output = [tiny_model, tiny_mpnet], compared.rows.folder
-    again = compare(compared.files, "openvino", models=models, rounds=2, output=output)
-    assert again == compared.rows
 
 
 def test_shipped_decisions_need_no_scores(
@@ -305,21 +286,6 @@ def test_a_model_that_cannot_have_a_profile_is_a_row_with_its_reason(
     assert first["model"] == tiny_model.name and first["changed"] == 0
     assert failed["model"] == "original" and "bert-joint" in failed["error"]
     assert first["fitted"] == {}  # two questions
-
-
-def test_without_gold_no_model_is_named(
-    compared: Compared, tiny_model: Path, tiny_mpnet: Path, tmp_path: Path
-) -> None:
-    lines = (json.loads(line) for line in Path(compared.files[0]).read_text().splitlines()[:2])
-    bare = [{key: value for key, value in one.items() if key != "annotations"} for one in lines]
-    file = nq_records.write_lines(tmp_path / "bare.jsonl", bare)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "answer_in_process", answer_quiet)
-        models, output, phases = [tiny_model, tiny_mpnet], tmp_path / "out", list[str]()
-        options: dict[str, Any] = {"rounds": 1, "output": output, "on_phase": phases.append}
-        rows = compare([file], "openvino", models=models, **options)
-    assert all(row.behind is None and not row.quality for row in rows)
-    assert "No model is named, since the questions have no gold" in repr(rows)
 
 
 @pytest.mark.parametrize(
