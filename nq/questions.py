@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -68,6 +68,7 @@ class Questions:
     pages: PageFolder | None = None
     limit: int | None = None
     system: Files = LOCAL
+    _first: list[DecodedRecord] = field(default_factory=list, repr=False)
 
     @classmethod
     @contextlib.contextmanager
@@ -101,33 +102,39 @@ class Questions:
                         rest -= inputs.count_records(copy, rest)
                 except ValueError as error:
                     raise ValueError(str(error).replace(copy, shown(path))) from error
-        first = None
-        count = 0
-        for source, item in self:
-            if isinstance(item, Example):
-                return
-            first = first or f"{source.path}, line {source.line}: {item.reason}"
-            count += 1
-        if first is None:
+        if self.first(1):
+            return
+        if not self._first:
             names = ", ".join(map(shown, self.files))
             raise Error(f"there are no records in {names}: give a file with at least one")
+        (source, letter), count = self._first[0], len(self._first)
+        assert isinstance(letter, DeadLetter)
         what = "the only record is bad" if count == 1 else f"all {count} records are bad; the first"
-        raise Error(f"{what}: {first}")
+        raise Error(f"{what}: {source.path}, line {source.line}: {letter.reason}")
 
     def first(self, n: int) -> list[Example]:
-        """Returns the first good records."""
-        return list(itertools.islice(self.examples(), n))
+        """Returns the first good records; those that it reads are not decoded again."""
+        good = [item for _, item in self._first if isinstance(item, Example)]
+        last = self._first[-1][0] if self._first else None
+        place = START if last is None else last.key
+        rest = self.behind(place, [example.example_id for example in good])
+        while len(good) < n and (record := next(rest, None)):
+            self._first.append(record)
+            if isinstance(record[1], Example):
+                good.append(record[1])
+        return good[:n]
 
     def __iter__(self) -> Iterator[DecodedRecord]:
         return self.behind(START)
 
     def behind(self, place: ExampleKey, ids: Iterable[ExampleId] = ()) -> Iterator[DecodedRecord]:
         """Yields the records behind a place (file number and line), which follow these ids."""
+        decoded = {source.key: item for source, item in self._first}
         known = Ids(ids)
         for source, row in itertools.islice(self._rows(), self.limit):
             if source.key <= place:
                 continue
-            item = inputs.decode_row(source, row, self.pages)
+            item = decoded.get(source.key) or inputs.decode_row(source, row, self.pages)
             if isinstance(item, Example):
                 item = known.repeated(source, item.example_id, item.question) or item
             yield source, item

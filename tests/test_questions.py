@@ -5,15 +5,19 @@ import os
 import re
 from pathlib import Path
 from random import randbytes
+from typing import Any
 
 import pytest
 
 from nq.errors import Error
+from nq.formats import inputs
 from nq.formats.fields import RecordError
+from nq.formats.input_files import find_files
+from nq.formats.inputs import decode_row
 from nq.formats.lines import MAX_LINES
 from nq.formats.own_data import list_pages
 from nq.questions import Questions, mention_unnamed_pages, read_examples
-from nq.records import DeadLetter, Example
+from nq.records import DeadLetter, Example, Source
 from tests.formats.hugging_face_rows import row
 from tests.formats.hugging_face_rows import write as write_parquet
 from tests.support import nq_records
@@ -61,7 +65,6 @@ def test_a_repeated_id_is_a_dead_letter_in_its_place(folder: Path) -> None:
     for limit in (1, 4, 9):
         with Questions.open(folder, limit=limit) as questions:
             assert kinds(questions) == expected[:limit]
-            assert [example.example_id for example in questions.first(3)] == [1, 2, 3][:limit]
 
 
 def test_read_examples(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -145,3 +148,19 @@ def test_pages_that_no_question_names_are_mentioned(
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "1 of the 2 pages" in record.getMessage() and "other.txt" in record.getMessage()
+
+
+def test_first_records_are_decoded_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = kinds(Questions(tuple(find_files(folder))))
+    decoded = list[tuple[int, int]]()
+
+    def decode(source: Source, *others: Any) -> Any:
+        decoded.append((source.file_index, source.line))
+        return decode_row(source, *others)
+
+    monkeypatch.setattr(inputs, "decode_row", decode)
+    with Questions.open(folder) as questions:
+        for n in (1, 3, 3):
+            assert [example.example_id for example in questions.first(n)] == [1, 2, 3][:n]
+        assert kinds(questions) == expected
+    assert len(decoded) == len(set(decoded)) == len(expected)

@@ -3,9 +3,10 @@
 import re
 
 OTHER = "other"
-_YES_NO = re.compile(
-    "am|is|are|was|were|be|do|does|did|have|has|had|can|could|may|might|must|shall|should|will|"
-    "would|(?:ai|are|is|was|were|do|does|did|ca)n't"
+YES_NO_VERBS = (
+    *("am", "is", "are", "was", "were", "be", "do", "does", "did", "have", "has", "had"),
+    *("can", "could", "may", "might", "must", "shall", "should", "will", "would"),
+    *("ain't", "aren't", "isn't", "wasn't", "weren't", "don't", "doesn't", "didn't", "can't"),
 )
 WORDS = {word: word for word in ("who", "when", "where", "what", "which", "how", "why")}
 WORDS |= {"whom": "who", "whose": "who"}
@@ -19,15 +20,15 @@ def question_word(question: str) -> str:
     ['who', 'yes/no verb', 'what', 'how many', 'other']
     """
     words = re.findall(r"[\w']+", question.lower().replace("\u2019", "'"))
-    if words and _YES_NO.fullmatch(words[0]):
+    if words and words[0] in YES_NO_VERBS:
         return YES_NO_VERB
     words = [word.split("'")[0] for word in words]
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == "how" and following in ("many", "much"):
-            return HOW_MANY
-        if word in WORDS:
-            return WORDS[word]
-    return OTHER
+    position = next((i for i, word in enumerate(words) if word in WORDS), None)
+    if position is None:
+        return OTHER
+    if words[position] == "how" and words[position + 1 : position + 2] in (["many"], ["much"]):
+        return HOW_MANY
+    return WORDS[words[position]]
 
 
 def asks_for_words(question: str) -> bool:
