@@ -71,6 +71,7 @@ class Span:
 
     @property
     def tokens(self) -> tuple[int, int]:
+        """The first token, and the one behind the last."""
         return self.start, self.end
 
     def contains(self, other: Span) -> bool:

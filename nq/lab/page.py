@@ -29,7 +29,6 @@ class Comparison(list[Row]):
         page, folder: the page and its folder; ``NO_PAGE`` where a run is compared without one.
         take: the label of the row to take; empty if none is named.
         reason: a sentence that tells why.
-        standing: which of the rows has the best F1; empty without gold.
         n_questions: how many were answered, where a run is compared with another one.
         gate: the relative loss of the first row against the last, likewise.
     """
@@ -50,6 +49,7 @@ class Comparison(list[Row]):
 
     @property
     def standing(self) -> str:
+        """Which of the rows has the best F1; empty without gold."""
         return standing_of(self)
 
     @property
