@@ -3,7 +3,8 @@
 from importlib import resources
 from pathlib import Path
 
-READER, RANKER = "small", "ranker"
+READER = "small"
+RANKER = "ranker"
 """The model that answers, and the one that ranks blocks for it."""
 
 

@@ -12,8 +12,11 @@ from types import UnionType
 from typing import Any, ClassVar, Self, get_type_hints
 
 DECISION_RULES = ("default", "squad", "bert-joint", "kisialiou")
-PAGE_SCOPE, BLOCK_SCOPE, TEXT_SCOPE = "page", "block", "text"
-ORIGINAL_CONTEXTS, ALL_CONTEXTS = 48, 1 << 30
+PAGE_SCOPE = "page"
+BLOCK_SCOPE = "block"
+TEXT_SCOPE = "text"
+ORIGINAL_CONTEXTS = 48
+ALL_CONTEXTS = 1 << 30
 """The ``max_contexts`` of BERT-Joint, and one beyond the blocks of every page."""
 DOC_STRIDE = 128
 ORIGIN = re.compile(
@@ -237,7 +240,8 @@ class WindowConfig(Settings):
         if self.max_seq_length == 0:
             object.__setattr__(self, "max_seq_length", self.switches.max_seq_length)
         if self.doc_stride == 0:
-            length, overlap = self.max_seq_length, self.switches.overlap
+            length = self.max_seq_length
+            overlap = self.switches.overlap
             stride = length - min(overlap, length // 2) if overlap else DOC_STRIDE
             object.__setattr__(self, "doc_stride", stride)
         ensure(

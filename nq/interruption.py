@@ -39,7 +39,8 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.number, self.message = 0, MESSAGE
+        self.number = 0
+        self.message = MESSAGE
         self.reported = self._raised = False
         self._reader, self.writer = os.pipe()
         os.set_blocking(self.writer, False)  # a condition of signal.set_wakeup_fd
@@ -52,7 +53,8 @@ class Interruption:
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Raises ``KeyboardInterrupt`` for the first signal; ``watch`` receives later ones."""
         if not self._raised:
-            self._raised, self.number = True, number
+            self._raised = True
+            self.number = number
             raise KeyboardInterrupt
 
     def watch(self) -> None:

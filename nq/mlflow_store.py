@@ -12,7 +12,8 @@ from typing import Any
 from nq import extras
 from nq.text import truncate, without_password
 
-DEFAULT_URI, DEFAULT_EXPERIMENT = "sqlite:///mlflow.db", "nq"
+DEFAULT_URI = "sqlite:///mlflow.db"
+DEFAULT_EXPERIMENT = "nq"
 ENVIRONMENT = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # failures are reported here, in one line

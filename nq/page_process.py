@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from nq.formats import inputs  # noqa: F401 - its libraries do not count as memory of a page
 from nq.worker import Limits, Worker, WorkerDiedError
 
-START_S, MEMORY_BYTES = 60.0, 900 << 20
+START_S = 60.0
+MEMORY_BYTES = 900 << 20
 """Seconds for the start; memory of a page, without that of the libraries: in all less than 1 GB."""
 T = TypeVar("T")
 
@@ -23,7 +24,9 @@ class PageProcess:
     """
 
     def __init__(self, limit_s: float) -> None:
-        self._limit_s, self._lock, self._is_closed = limit_s, threading.Lock(), False
+        self._limit_s = limit_s
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._start()
 
     def _start(self) -> None:

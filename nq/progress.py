@@ -32,7 +32,9 @@ def set_total(bar: Any, total: int) -> None:
     bar.total = total
     if container := getattr(bar, "container", None):
         _, widget, _ = container.children
-        widget.max, widget.bar_style, widget.layout.width = max(1, total), "", None
+        widget.max = max(1, total)
+        widget.bar_style = ""
+        widget.layout.width = None
 
 
 @contextlib.contextmanager
@@ -58,7 +60,8 @@ class ProgressBar:
 
     def __init__(self, label: str, unit: str) -> None:
         self._label = self._shown = label
-        self._unit, self._started = f" {unit}", time.monotonic()
+        self._unit = f" {unit}"
+        self._started = time.monotonic()
         self._done = self._total = 0
         self._bar = new_bar(desc=label, unit=self._unit)
         self._ended = threading.Event()
@@ -83,7 +86,8 @@ class ProgressBar:
         if not self._done:  # so that the speed is that of the units alone
             self._started = time.monotonic()
             self._bar.unpause()
-        self._done, self._total = self._done + new, total
+        self._done = self._done + new
+        self._total = total
         set_total(self._bar, total)
         self._bar.update(new)
 

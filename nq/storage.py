@@ -40,10 +40,13 @@ WORK = "unfinished"
 """The folder in an output folder that has all of an unfinished run or training."""
 DEAD_LETTERS = "skipped.jsonl"
 """The bad records of a run, and of windows."""
-MARK, LOCK, UNFINISHED = ".nq-folder.json", ".nq-folder.lock", ".unfinished-"
+MARK = ".nq-folder.json"
+LOCK = ".nq-folder.lock"
+UNFINISHED = ".unfinished-"
 PAGE_MARK = b'<meta name="generator" content="nq">'
 """Is in the first 4 KiB of every HTML page that a command writes."""
-SHA256, FORMAT = "sha256", "format"
+SHA256 = "sha256"
+FORMAT = "format"
 FORMAT_NUMBER = 4
 """A change of a file that commands read again adds 1; what has another number is made again."""
 TIMESTAMP_STEP_NS = 2 * 10**9
@@ -342,7 +345,8 @@ def _mode(path: Path) -> int:
 
 def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
     """Checks that a path has the type, file or folder, that a command would write there."""
-    is_folder, is_link = path.is_dir(), path.is_symlink()
+    is_folder = path.is_dir()
+    is_link = path.is_symlink()
     is_expected = may_be_folder if is_folder else may_be_file and not is_link
     if not is_expected:
         content = "a link" if is_link else "a folder" if is_folder else "a file"

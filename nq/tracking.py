@@ -41,14 +41,22 @@ from nq.text import counted, truncate, visible, without_password
 log = logging.getLogger(__name__)
 
 # Params, which all commands record under the same names.
-PROFILE, INSTANCES, THREADS, RUNNER = "profile", "instances", "threads", "runner"
+PROFILE = "profile"
+INSTANCES = "instances"
+THREADS = "threads"
+RUNNER = "runner"
 # Metrics. They have no slash: MLflow lists names with one in a section above these.
-MICRO_F1, PREDICT_S, WINDOWS_PER_S = "micro_f1", "predict_s", "windows_per_s"
-QUESTIONS, CHANGED = "questions", "changed_answers"
-PEAK_MB, SIZE_MB = "peak_mb", "size_mb"
+MICRO_F1 = "micro_f1"
+PREDICT_S = "predict_s"
+WINDOWS_PER_S = "windows_per_s"
+QUESTIONS = "questions"
+CHANGED = "changed_answers"
+PEAK_MB = "peak_mb"
+SIZE_MB = "size_mb"
 FIRST = (MICRO_F1, WINDOWS_PER_S, SIZE_MB)  # in MLflow's pages of models
 # Tags.
-SPEED_COMPARABLE, MACHINE = "speed_comparable", "machine"
+SPEED_COMPARABLE = "speed_comparable"
+MACHINE = "machine"
 DESCRIPTION = "mlflow.note.content"
 """The tag that MLflow's pages show as the description of a run, in Markdown."""
 PARENT = "mlflow.parentRunId"
@@ -68,9 +76,11 @@ REGISTERED = "mlflow.modelVersions"
 """The tag of a model that is registered."""
 MODEL_NAME = re.compile(r"[/:.%\"']")
 """Characters that MLflow refuses in the name of a model."""
-TASK, MAX_URI = "question-answering", 4000
+TASK = "question-answering"
+MAX_URI = 4000
 VERSIONS = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "apache-beam", "mlflow")
-GIVEN_RUN, GIVEN_NAME = "MLFLOW_RUN_ID", "MLFLOW_RUN_NAME"
+GIVEN_RUN = "MLFLOW_RUN_ID"
+GIVEN_NAME = "MLFLOW_RUN_NAME"
 
 
 def has_given_run() -> bool:
@@ -394,7 +404,8 @@ class Run:
     def _create_model(self, name: str, params: Mapping[str, Any], tags: Mapping[str, Any]) -> None:
         from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
-        client, info = self._client, self._info
+        client = self._client
+        info = self._info
         allowed = MODEL_NAME.sub("_", visible(name))
         texts = _texts(tags), _texts(params)
         model = client.create_logged_model(

@@ -27,9 +27,11 @@ from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
 from nq.records import Columns, Example, FloatArray, IntArray
 
 MAX_ANSWER_LEN = 15
-MAX_SEQ_LEN, DOC_STRIDE = 384, 128
+MAX_SEQ_LEN = 384
+DOC_STRIDE = 128
 """The defaults of the pipeline of transformers, in pieces; ``DOC_STRIDE`` is an overlap."""
-SPARE_SPANS, DATASET_ROWS = 10, 128
+SPARE_SPANS = 10
+DATASET_ROWS = 128
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -118,7 +120,8 @@ def span_answers(
     but at most that of the best one if this is given by the decision's thresholds, else at least.
     """
     for ranking in rankings:
-        example, answers = ranking.example, list[SpanAnswer]()
+        example = ranking.example
+        answers = list[SpanAnswer]()
         for span, score in ranking.short_spans(top_k):
             place = example.original and example.original.place(span)
             if place:
@@ -212,10 +215,12 @@ class ContextWindows:
         Of those with the same text the first one in the context has the place.
         """
         answers: dict[str, SpanAnswer] = {}
-        empty, limit = _answer(1.0), 2 * top_k + SPARE_SPANS if align_to_words else top_k
+        empty = _answer(1.0)
+        limit = 2 * top_k + SPARE_SPANS if align_to_words else top_k
         for row, (first, last) in enumerate(self.ranges):
             inside = [0, *range(self.first, self.first + last - first)]
-            starts, ends = softmax(start[row, inside]), softmax(end[row, inside])
+            starts = softmax(start[row, inside])
+            ends = softmax(end[row, inside])
             empty["score"] = min(empty["score"], float(starts[0] * ends[0]))
             products = np.tril(np.triu(np.outer(starts[1:], ends[1:])), max_answer_len - 1)
             best = np.argsort(-products, axis=None, kind="stable")[:limit]
@@ -223,7 +228,8 @@ class ContextWindows:
             for i, j in zip(*np.unravel_index(best, products.shape), strict=True):
                 if not products[i, j]:
                     break
-                begin, behind = int(places[i, 0]), int(places[j, 1])
+                begin = int(places[i, 0])
+                behind = int(places[j, 1])
                 text = self.context[begin:behind].lstrip(" ")  # which some pieces begin with
                 begin = behind - len(text)
                 answer = answers.setdefault(text.lower(), _answer(0.0, begin, behind, text))
@@ -235,7 +241,8 @@ class ContextWindows:
 
     def _places(self, first: int, last: int, align_to_words: bool) -> IntArray:
         """Returns the character range of each piece in a window, or of its word, ``[P, 2]``."""
-        chars, words = self.pieces.chars[first:last], self.pieces.words[first:last]
+        chars = self.pieces.chars[first:last]
+        words = self.pieces.words[first:last]
         if not align_to_words:
             return chars
         begin, end = (np.searchsorted(words, words, side) for side in ("left", "right"))

@@ -41,9 +41,14 @@ import psutil
 from nq.errors import Error
 
 ROOT = str(Path(__file__).resolve().parents[1])  # from where this package is imported
-CLEANUP_S, END_S = 2.0, 3.0
+CLEANUP_S = 2.0
+END_S = 3.0
 """Seconds that a worker has to clean up; after ``END_S`` it is killed."""
-READY, ITEM, RESULT, ERROR, LOG = "ready", "item", "result", "error", "log"
+READY = "ready"
+ITEM = "item"
+RESULT = "result"
+ERROR = "error"
+LOG = "log"
 """The kinds of messages of a worker."""
 
 OnLog = Callable[[logging.LogRecord], object]
@@ -96,7 +101,9 @@ class Worker:
         on_log: OnLog | None = None,
         output: int | None = subprocess.DEVNULL,
     ) -> None:
-        self.name, self._on_log, self._is_ready = name, on_log, False
+        self.name = name
+        self._on_log = on_log
+        self._is_ready = False
         self._connection, theirs = Pipe()
         with theirs:
             code = f"from nq.worker import serve; serve({theirs.fileno()})  # {name}"

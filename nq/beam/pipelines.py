@@ -98,7 +98,8 @@ class CountExamples(beam.DoFn):  # type: ignore[misc]
 
     def setup(self) -> None:
         self.path = FileSystems.join(self.folder, uuid.uuid4().hex)
-        self.count, self.written_s = 0, time.monotonic()
+        self.count = 0
+        self.written_s = time.monotonic()
 
     def process(self, element: Any) -> Iterator[Any]:
         yield element

@@ -257,7 +257,8 @@ def _run_in_processes(build: Callable[[Any], None], options: PipelineOptions, pa
                 why = f"ended with code {code}: {lines[-1]}"
             fail(Error(f"a worker process {why}"))
 
-    before, threading.excepthook = threading.excepthook, on_thread_error
+    before = threading.excepthook
+    threading.excepthook = on_thread_error
     try:
         os.mkfifo(pipe)
         with open(os.open(pipe, os.O_RDWR), "rb"):  # when it is closed, the workers end

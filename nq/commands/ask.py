@@ -34,9 +34,11 @@ COLOUR = ("\033[1;32m", "\033[0m")  # bold and green
 READ_S = 60.0  # of the processor for a document: some thousand pages of PDF
 MAX_SKIPPED = 3  # documents whose reason for being skipped is logged
 MARKS = ("»", "«")
-MAX_WIDTH, MAX_LINES = 100, 16
+MAX_WIDTH = 100
+MAX_LINES = 16
 INDENT = "  "
-PROMPT, HINT = "question: ", "type a question; Ctrl-D ends"
+PROMPT = "question: "
+HINT = "type a question; Ctrl-D ends"
 
 
 def parser() -> terminal.Parser:
@@ -131,7 +133,8 @@ def _question_and_files(args: argparse.Namespace) -> tuple[str | None, list[str]
     question: str | None = one_line(words[0]) if words else ""
     paths = words[1:] or [STDIN]
     if args.interactive:
-        question, paths = None, words
+        question = None
+        paths = words
     problem = ""
     exists = os.path.exists  # not Path.exists, which raises for a long question
     url = next((path for path in paths if "://" in path and not exists(path)), "")
@@ -170,9 +173,11 @@ def _mention_unread(answer: Answer, n_files: int) -> None:
         counts = f"{len(answer.skipped)} of {n_files} documents"
         log.warning("%s cannot be read: %s", counts, text)
     if answer.unread_blocks:
-        level, which = logging.WARNING, "the last of the page"
+        level = logging.WARNING
+        which = "the last of the page"
         if n_files > 1:
-            level, which = logging.INFO, "those that rank lowest for the question"
+            level = logging.INFO
+            which = "those that rank lowest for the question"
         text = "%d blocks were not read, %s; --set max_contexts=N reads more"
         log.log(level, text, answer.unread_blocks, which)
 

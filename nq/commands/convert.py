@@ -58,8 +58,10 @@ def run(args: argparse.Namespace) -> int:
         raise terminal.UsageError(f"--{option} is for --dual-encoder: give both, or neither")
     change = partial(to_dual_encoder, **options) if args.dual_encoder else None
     model = convert(args.source, args.target, args.to, args.store, change)
-    missing, unexpected = model.report.missing, model.report.unexpected
-    model_type, weights = model.config.model_type, len(model.model.weights)
+    missing = model.report.missing
+    unexpected = model.report.unexpected
+    model_type = model.config.model_type
+    weights = len(model.model.weights)
     if args.json:
         values = {"output": str(args.target), "to": args.to, "model_type": model_type}
         values |= {"weights": weights, "missing": missing, "unexpected": unexpected}

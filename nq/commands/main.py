@@ -74,7 +74,8 @@ def console(argv: list[str] | None = None) -> int:
             for variable, folder in (("KERAS_HOME", "keras"), ("MPLCONFIGDIR", "matplotlib")):
                 os.environ.setdefault(variable, str(cache_folder() / folder))
             return terminal.run(module.run, module.parser(), rest)
-        like, names = did_you_mean(name, COMMANDS), ", ".join(COMMANDS)
+        like = did_you_mean(name, COMMANDS)
+        names = ", ".join(COMMANDS)
         error = f"unknown command {visible(name)!r}{like}; known are {names}"
         print(f"nq: error: {error}", file=sys.stderr)
         return 2

@@ -57,10 +57,12 @@ def run(args: argparse.Namespace) -> int:
     from nq.preprocess.tokenizers.load import load_tokenizer
 
     if args.tokenizer:
-        folder, stored = model_folder(Path(args.tokenizer)), ModelSettings()
+        folder = model_folder(Path(args.tokenizer))
+        stored = ModelSettings()
     else:
         model = ModelFolder.find(args.model or READER)
-        folder, stored = model.path, model.settings
+        folder = model.path
+        stored = model.settings
     windows = arguments.window_settings(args, stored)
     config = arguments.settings(TrainConfig, args)
     if args.unknown:

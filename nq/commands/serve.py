@@ -43,7 +43,8 @@ def parser() -> terminal.Parser:
 
 
 def run(args: argparse.Namespace) -> int:
-    config, token = arguments.settings(ServeConfig, args), os.environ.get(TOKEN)
+    config = arguments.settings(ServeConfig, args)
+    token = os.environ.get(TOKEN)
     if token is not None and not token.strip():
         raise Error(f"{TOKEN} is empty: give it a value, or unset it to let everyone ask")
     if token is None and not config.host.startswith(LOCAL):

@@ -28,7 +28,8 @@ from nq.text import did_you_mean, visible, without_password
 
 log = logging.getLogger(__name__)
 
-FAILED, USAGE = 1, 2
+FAILED = 1
+USAGE = 2
 HELP_WIDTH = 80
 _USER_ERRORS = (OSError, ValueError, ArithmeticError, ImportError, MemoryError, Error)
 
@@ -90,7 +91,9 @@ class Parser(argparse.ArgumentParser):
             formatter_class=HelpFormatter,
             **options,
         )
-        self.examples, self.resumable, self.pass_on = tuple(examples), resumable, pass_on
+        self.examples = tuple(examples)
+        self.resumable = resumable
+        self.pass_on = pass_on
         self.add_argument("--version", action="version", version=__version__)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:

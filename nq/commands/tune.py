@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     model = arguments.open_model(args)
     if args.output is None:
         tuning.own_model(model, args.model)
-    compute, pages = arguments.settings(Compute, args), arguments.pages(args)
+    compute = arguments.settings(Compute, args)
+    pages = arguments.pages(args)
     others = {"pages": pages, "output": args.output, "limit": args.limit}
     figures = tuning.tune(args.data, model, args.profile, compute, args.keep_scores, **others)
     if args.json:
@@ -83,7 +84,8 @@ def figures_table(figures: Mapping[str, Any]) -> list[list[str]]:
         before = [_cell(figures, f"{one}_before", names) for one in groups.values()]
         if any(before):
             rows.append([BEFORE, *before])
-    yes_no, others = f"{figures['yes_no_auc']:.3f}", [""] * (len(groups) - 1)
+    yes_no = f"{figures['yes_no_auc']:.3f}"
+    others = [""] * (len(groups) - 1)
     return [*rows, ["area under the ROC curve, yes / no", yes_no, *others]]
 
 

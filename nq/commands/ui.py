@@ -18,7 +18,8 @@ from nq.worker import ROOT, Worker, run_module
 
 log = logging.getLogger(__name__)
 
-HOST, PAUSE_S = "127.0.0.1", 0.2
+HOST = "127.0.0.1"
+PAUSE_S = 0.2
 VIEW = "nq"
 """A saved view of an experiment: which columns MLflow's table of runs has, and their order."""
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"

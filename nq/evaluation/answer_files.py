@@ -72,7 +72,8 @@ class AnswerFiles:
     """Writes, counts and evaluates the answers of a run; null answers do not count as answered."""
 
     def __init__(self, formats: Sequence[str]) -> None:
-        self.evaluation, self.rows = Evaluation(), list[AnswerRow]()
+        self.evaluation = Evaluation()
+        self.rows = list[AnswerRow]()
         self.examples = self.answered = 0
         self._formats = formats
 

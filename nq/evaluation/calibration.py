@@ -55,7 +55,8 @@ def expected_calibration_error(
     >>> expected_calibration_error([0.25, 0.75], [True, True])
     0.5
     """
-    total, by_bin = len(probabilities), reliability(probabilities, correct)
+    total = len(probabilities)
+    by_bin = reliability(probabilities, correct)
     return math.fsum(b.count / total * abs(b.mean - b.right) for b in by_bin if b.count)
 
 

@@ -153,7 +153,8 @@ def evaluation_of(
     """Evaluates a file of predictions, as ``evaluate`` does."""
     predicted = read_predictions(Path(input_files.path_text(predictions)))
     evaluation = Evaluation()
-    scored, others = set[ExampleId](), set[ExampleId]()
+    scored = set[ExampleId]()
+    others = set[ExampleId]()
     with input_files.unchanged(gold):
         for example in read_examples(gold, skip_bad=True, pages=pages):
             key = example.example_id

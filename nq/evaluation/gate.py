@@ -22,12 +22,16 @@ import numpy as np
 from nq.evaluation.nq_eval import Gold, decisions
 from nq.records import ExampleId, Prediction
 
-LEVEL, RESAMPLES = 0.9, 2000
-SAME, MAX_NAMES = 1e-9, 3
-"""Below the first number, a difference of two F1 is none; of the same F1 so many names are told."""
+LEVEL = 0.9
+RESAMPLES = 2000
+SAME = 1e-9
+MAX_NAMES = 3
+"""Below ``SAME`` a difference of two F1 is none; of the same F1 ``MAX_NAMES`` names are told."""
 BATCH_ITEMS = 1_000_000
 """Questions that are drawn at once, which bounds the memory."""
-PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
+PASSED = "passed"
+FAILED = "failed"
+UNDECIDED = "undecided"
 
 Counts = tuple[float, float, float]
 """Of one question, how many of its two answers are correct, are predicted, and have gold.
@@ -66,7 +70,8 @@ class Gate:
         """The relative loss or gain in words, with its interval."""
         name, *ends = ("loss", self.loss, self.low, self.high)
         if self.loss < 0:
-            name, ends = "gain", [-self.loss, -self.high, -self.low]
+            name = "gain"
+            ends = [-self.loss, -self.high, -self.low]
         size, low, high = (f"{100 * end + 0.0:.1f}%" for end in ends)
         return f"relative {name}", size, f"{LEVEL:.0%}: {low} to {high}"
 
@@ -116,7 +121,8 @@ def relative_loss(
             "the micro-F1 of the other run is 0, so that no loss is relative to it: compare with a "
             "run that answers a question correctly"
         )
-    loss, interval = float(_losses(*tables, 0)), _interval(_losses, tables)
+    loss = float(_losses(*tables, 0))
+    interval = _interval(_losses, tables)
     return Gate(f1, other_f1, loss, *interval, len(mine), max_loss)
 
 
@@ -217,7 +223,8 @@ def _interval(statistic: Callable[..., Any], tables: Sequence[Any]) -> tuple[flo
 
 def _f1(correct: Any, items: Any, axis: int) -> Any:
     """Returns the micro-F1 of each bootstrap sample along ``axis``, 0 without any answer."""
-    correct, items = 2 * correct.sum(axis=axis), items.sum(axis=axis)
+    correct = 2 * correct.sum(axis=axis)
+    items = items.sum(axis=axis)
     return np.divide(correct, items, out=np.zeros(np.shape(items)), where=items > 0)
 
 

@@ -168,7 +168,8 @@ def _same_short(prediction: Answer, gold: Answer) -> bool:
     """Returns whether yes/no is equal or, without it, every span has a match in the other."""
     if prediction.yes_no is not YesNo.NONE:
         return prediction.yes_no is gold.yes_no
-    ours, theirs = prediction.shorts, gold.shorts
+    ours = prediction.shorts
+    theirs = gold.shorts
     return all(any(_same_place(a, b) for b in theirs) for a in ours) and all(
         any(_same_place(a, b) for a in ours) for b in theirs
     )
@@ -252,7 +253,8 @@ def _point(
 
 def _overall(items: Sequence[Decision]) -> Point:
     """Returns precision, recall and F1 of all predictions, with their scores ignored."""
-    n_correct, n_predicted = sum(d.correct for d in items), sum(d.predicted for d in items)
+    n_correct = sum(d.correct for d in items)
+    n_predicted = sum(d.predicted for d in items)
     return _point(n_correct, n_predicted, sum(d.has_gold for d in items))
 
 

@@ -43,7 +43,8 @@ def evaluate(gold: Sequence[str], predictions: str) -> dict[str, float]:
     with input_files.unchanged([*gold, predictions]):
         answers = _by_question([predictions], lambda record: get(record, PREDICTION, str))
         right = _by_question(gold, _gold)
-    missing, extra = right.keys() - answers.keys(), answers.keys() - right.keys()
+    missing = right.keys() - answers.keys()
+    extra = answers.keys() - right.keys()
     if missing or extra:
         example = min(missing or extra)
         raise ValueError(

@@ -178,7 +178,8 @@ def read_predictions(path: str | Path) -> dict[ExampleId, Prediction]:
     """
     with _open(path) as file:
         data = file.read()
-    predictions, where = {}, str(path)
+    predictions = {}
+    where = str(path)
     try:
         for i, record in enumerate(get(_json(data), "predictions", list)):
             where = f"{path}: predictions[{i}]"

@@ -207,7 +207,8 @@ def is_fitted(decision: DecisionConfig) -> bool:
 
 def reads_default_scores(decision: DecisionConfig) -> bool:
     """Returns whether the rule of a decision needs the same scores as the default rule."""
-    rule, default = RULES[decision.rule], RULES["default"]
+    rule = RULES[decision.rule]
+    default = RULES["default"]
     return (rule.k, rule.text_only) == (default.k, default.text_only)
 
 

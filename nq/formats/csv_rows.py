@@ -54,7 +54,8 @@ def check_csv(path: str) -> None:
 def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
     """Yields the rows of a file with the numbers of their first lines."""
     csv.field_size_limit(LIMITS.bytes)  # by default 128 KiB; a quote may not be closed
-    first, size = 1, 0
+    first = 1
+    size = 0
 
     def lines(text: TextIO) -> Iterator[str]:
         nonlocal size
@@ -73,7 +74,8 @@ def rows(path: str) -> Iterator[tuple[int, Record | RecordError]]:
             names = [name if counts[name] == 1 else "" for name in names]
             reader = csv.reader(several, delimiter=separator, strict=True)
             while True:
-                first, size = header.line_num + reader.line_num + 1, 0
+                first = header.line_num + reader.line_num + 1
+                size = 0
                 try:
                     cells = next(reader, None)
                 except csv.Error as error:

@@ -76,7 +76,8 @@ class CharacterData:
     def source_range(self, start: int, end: int) -> tuple[int, int]:
         """Returns where a range of the data, which is not empty, begins and ends in the source."""
         first, last = (bisect_right(self._starts, i) - 1 for i in (start, end - 1))
-        begin, stop = self._firsts[first], self._ends[last]
+        begin = self._firsts[first]
+        stop = self._ends[last]
         if self._ends[first] < 0:
             begin += start - self._starts[first]
         if stop < 0:

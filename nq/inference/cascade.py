@@ -84,7 +84,8 @@ class CascadeScorer(ScorerWrapper):
         read = columns
         if parts:
             read = yield from uncounted(self.reader, concatenate(parts))
-        tables, end = list[Columns](), 0
+        tables = list[Columns]()
+        end = 0
         for page, (selection, _) in zip(pages, selected, strict=True):
             start, end = end, end + len(selection[0])
             tables.append(_joined(page, {n: x[start:end] for n, x in read.items()}, selection))
@@ -120,7 +121,8 @@ def rank_blocks(
     order = np.lexsort((-blocks.prior(decision.weights), -utility))[:limit]
     highest = evidence.evidence.max(axis=0, initial=-np.inf)
     pairs = np.argsort(-highest, kind="stable")
-    block, start = evidence.blocks[evidence.pair_block[pairs]], evidence.pairs.start_doc[pairs]
+    block = evidence.blocks[evidence.pair_block[pairs]]
+    start = evidence.pairs.start_doc[pairs]
     return {c: start[block == c] for c in blocks.candidates[order].tolist()}
 
 

@@ -27,7 +27,8 @@ from nq.worker import END_S, Worker, WorkerDiedError
 
 log = logging.getLogger(__name__)
 
-LOAD, FORGET = "load", "forget"
+LOAD = "load"
+FORGET = "forget"
 """Are sent in place of rows and examples: to load the model, and if nobody waits for a part."""
 
 

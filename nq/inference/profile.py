@@ -24,7 +24,9 @@ DEFAULT_PROFILE = "grappler"
 COMPUTE_TYPE = {"CPU": "bfloat16", "GPU": "float16"}
 SLOW_BFLOAT16 = "a CPU without fast bfloat16"
 THESIS = ("mixed", "xla", "grappler")
-TENSORFLOW, OPENVINO, ONNX = "tensorflow", "openvino", "onnx"
+TENSORFLOW = "tensorflow"
+OPENVINO = "openvino"
+ONNX = "onnx"
 ENGINE_EXTRAS = {TENSORFLOW: "cpu", OPENVINO: "openvino", ONNX: "onnx"}
 """Maps each engine to the extra that installs its packages."""
 BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites disabled"

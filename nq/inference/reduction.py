@@ -41,7 +41,9 @@ class TopK:
 
     def __call__(self, logits: dict[str, Any], token_map: Any) -> tuple[Any, ...]:
         """Returns the score columns; ``token_map`` is ``[B, L]``, -1 for no document token."""
-        ops, start, end = _ops(token_map), logits["start_logits"], logits["end_logits"]
+        ops = _ops(token_map)
+        start = logits["start_logits"]
+        end = logits["end_logits"]
         length = token_map.shape[1]
         allowed = token_map >= 0 if self.text_only else ops.arange(length) > 0
         k = min(self.k, length)

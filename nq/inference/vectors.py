@@ -39,7 +39,8 @@ ABSENT = -10000.0
 KEY_BYTES = 16
 CHUNK = 2048
 """Texts whose rows are in memory at once."""
-SCALE, MIDDLE = 50.0, 0.8
+SCALE = 50.0
+MIDDLE = 0.8
 """A block of the cosine ``MIDDLE`` has the logit 0, as [CLS] has. ``nq tune`` fits the weight, and
 prefers one near 1; e5's cosines are between 0.7 and 0.9."""
 

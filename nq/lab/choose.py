@@ -75,7 +75,8 @@ def _verdicts(root: Path) -> Iterator[tuple[Path, Profile, dict[str, Any]]]:
         # a file may be damaged, of others or of an earlier version
         with contextlib.suppress(OSError, DamagedError, LookupError, ValueError):
             values = storage.read_json(file)
-            _, profile = values["key"], Profile(values["take"])
+            _ = values["key"]
+            profile = Profile(values["take"])
             yield file, profile, values
 
 

@@ -300,7 +300,8 @@ def max_drift(run: FinishedRun, other: FinishedRun) -> float | None:
 
 def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:
     """Yields the absolute differences of the nine logits of each window, if comparable."""
-    ours, others = run.scores, other.scores
+    ours = run.scores
+    others = other.scores
     if ours is None or others is None or _windows(run) != _windows(other):
         return
     for key in ours:
@@ -311,7 +312,8 @@ def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:
 
 def _windows(run: FinishedRun) -> list[Any]:
     """Returns the values that identify the windows and positions that a run's models scored."""
-    job, read = run.description["job"], run.read
+    job = run.description["job"]
+    read = run.read
     of_reader = [one["windows"] for one in job["models"][1:]]
     tokenizers = [one.get("tokenizer") for one in run.description["models"][1:]]
     return [read["tokenizer"], read["windows"], job["decision"]["rule"], of_reader, tokenizers]

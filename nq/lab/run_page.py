@@ -99,9 +99,11 @@ def _questions(
     lines = run.n_best_lines()
     line = next(lines, None)
     for source, example in run.sources():
-        example_id, n_best = example.example_id, None
+        example_id = example.example_id
+        n_best = None
         if line is not None and str(line.get("example_id")) == str(example_id):
-            n_best, line = line, next(lines, None)
+            n_best = line
+            line = next(lines, None)
         yield Question(
             example,
             source,
@@ -132,7 +134,8 @@ def _case(example: Example, source: Source, run: FinishedRun) -> Case:
 
 def _description(run: FinishedRun, comparison: Comparison | None) -> dict[str, str]:
     """Returns the description of the run that the page shows."""
-    job, metrics = run.job, run.metrics
+    job = run.job
+    metrics = run.metrics
     settings = job.model.decision.to_dict().items()
     decision = (f"{name} {value}" for name, value in settings if not isinstance(value, dict))
     return {

@@ -8,11 +8,14 @@ from nq.evaluation.gate import LEVEL, SAME, distance, median_interval, standing
 from nq.lab.rows import BASELINE, Row, figure
 from nq.text import counted
 
-MAX_LOSS, MAX_CHANCE = 0.005, 0.05
-"""The profile to take may lose this share of the micro-F1 of baseline; and by chance the second."""
+MAX_LOSS = 0.005
+MAX_CHANCE = 0.05
+"""The shares of the micro-F1 of baseline that the profile to take may lose, the second by chance."""
 MAX_BEHIND = 0.01
 """The model to take may have an F1 this much lower than the best; ``MAX_CHANCE`` by chance."""
-MIN_ROUNDS, MIN_BUSY_ROUNDS, NEAR = 2, 3, 0.95
+MIN_ROUNDS = 2
+MIN_BUSY_ROUNDS = 3
+NEAR = 0.95
 """Quiet rounds that a verdict needs, and rounds on a busy machine; the share of the highest speed
 that is as fast on a quiet one."""
 AGAIN = "the same command measures busy rounds again"
@@ -42,7 +45,8 @@ def advice(rows: Sequence[Row]) -> tuple[str, str]:
         return "", "No profile can be named, since baseline was not measured."
     if problem := _too_few(baseline, rows):
         return "", f"No profile is named: {problem}."
-    measured, busy = _by_speed(rows), is_busy(rows)
+    measured = _by_speed(rows)
+    busy = is_busy(rows)
     fit = [row for row in measured if _keeps_answers(row)]
     near = _fastest(fit, busy)
     if busy and near != [baseline]:
@@ -104,7 +108,8 @@ def _model_advice(rows: Sequence[Row]) -> tuple[str, str]:
         return "", f"No model is named, since the questions have no gold answers: {advice}."
     if problem := _too_few(judged[0], rows):
         return "", f"{_standing(judged, name)}. No model is named: {problem}."
-    measured, busy = _by_speed(judged), is_busy(rows)
+    measured = _by_speed(judged)
+    busy = is_busy(rows)
     fit = [row for row in measured if _is_as_good(row)]
     near = _fastest(fit, busy)
     take = max(near, key=_f1)

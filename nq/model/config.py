@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 from nq.config import Settings, ensure, option
 
-MEAN, CLS = "mean", "cls"
+MEAN = "mean"
+CLS = "cls"
 STORES = ("float32", "float16", "int8")
 MAX_INTEGER = (1 << 31) - 1  # of TensorFlow's indices
 MAX_POSITIONS = 1 << 16  # of models without a table of positions, which has as many rows

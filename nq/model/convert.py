@@ -31,7 +31,8 @@ from nq.storage import UNFINISHED, check_writable, hold_part
 if TYPE_CHECKING:
     from nq.model.joint import LoadedModel
 
-SAVEDMODEL, ONNX = "tf_saved_model", "onnx"
+SAVEDMODEL = "tf_saved_model"
+ONNX = "onnx"
 """Formats of Keras that ``export`` writes."""
 POOLINGS = {"pooling_mode_mean_tokens": MEAN, "pooling_mode_cls_token": CLS}
 RANKER_WINDOWS = WindowConfig(max_seq_length=512, window_scope=TEXT_SCOPE, doc_stride=512)

@@ -30,7 +30,9 @@ OWN_KEYS = {name: name for name in ModelConfig.BEYOND_TRANSFORMERS}
 MAX_LAYERS = 128  # the largest known models have 48; thousands, however small, take for ever
 ABSOLUTE = {"position_embedding_type": "absolute"}
 ROPE_THETA = {"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
-EVERY, FULL, SLIDING = "global_attn_every_n_layers", "full_attention", "sliding_attention"
+EVERY = "global_attn_every_n_layers"
+FULL = "full_attention"
+SLIDING = "sliding_attention"
 Values = Mapping[str, Any]
 
 

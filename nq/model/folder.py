@@ -30,7 +30,9 @@ from nq.preprocess.tokenizers import FILES
 from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer, max_length
 
-CONFIG, TF_CONFIG, SETTINGS = registry.CONFIG, registry.TF_CONFIG, registry.SETTINGS
+CONFIG = registry.CONFIG
+TF_CONFIG = registry.TF_CONFIG
+SETTINGS = registry.SETTINGS
 CARD = "README.md"
 OTHERS = (CONFIG, TF_CONFIG, SETTINGS, CARD, *FILES)
 """Files that a model folder may have besides its weights."""

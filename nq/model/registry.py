@@ -17,7 +17,9 @@ from nq.text import did_you_mean, format_bytes, truncate
 
 log = logging.getLogger(__name__)
 
-CONFIG, TF_CONFIG, SETTINGS = "config.json", "bert_config.json", "nq.json"
+CONFIG = "config.json"
+TF_CONFIG = "bert_config.json"
+SETTINGS = "nq.json"
 DEFAULT = f"{RANKER}+{READER}"
 """The two bundled models as one, which every command answers with unless another is given."""
 WEIGHTS = ("model.safetensors",), ("model.safetensors.index.json", "model-*.safetensors")

@@ -34,10 +34,12 @@ from nq.model.tensors import CheckpointTensors
 from nq.records import FloatArray
 from nq.storage import atomic_write
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 FLOATS = ("F64", "F32", "F16", "BF16")
 DTYPES = (*FLOATS, "I64", "I32", "I16", "I8", "U8", "BOOL")
-SCALE, COLUMN_SCALE = ".scale", ".column_scale"
+SCALE = ".scale"
+COLUMN_SCALE = ".column_scale"
 """End the names of a tensor's scales, ``[rows, 1]`` and ``[1, columns]`` of float32."""
 LARGEST = 127
 TINY = 1e-12

@@ -34,7 +34,8 @@ from nq.text import ABBREVIATIONS, terms
 
 BOILERPLATE = (("^",), ("Jump", "up"), ("This", "page", "was", "last", "edited"))
 """First words of Wikipedia's notes, references and page footers, which are never answers."""
-K, B = 1.2, 0.75
+K = 1.2
+B = 0.75
 FEW = 8
 """The pages to which the decision of `small` was fitted have that many, but for a few."""
 MIN_HEADINGS = 3
@@ -159,7 +160,8 @@ def blocks_in_windows(example: Example, token_map: IntArray) -> Blocks:
 
 def lower_words(example: Example, span: Span) -> list[str]:
     """Returns the words of a span as ``nq.text.terms`` does, without the tags."""
-    tokens, html = example.tokens, example.is_html
+    tokens = example.tokens
+    html = example.is_html
     words = " ".join(tokens[t] for t in range(span.start, span.end) if not html[t])
     return terms(words.replace(" n't", "n't"))  # one word of a question, two of a page
 
@@ -170,18 +172,21 @@ def bm25(question: str, blocks: Iterable[Sequence[str]]) -> FloatArray:
     >>> bm25("Who wrote it?", [["she", "wrote", "it"], ["it", "rains"]]).round(2).tolist()
     [0.81, 0.2]
     """
-    question_terms, sizes = set(terms(question)), list[int]()
+    question_terms = set(terms(question))
+    sizes = list[int]()
     counts: dict[str, Counter[int]] = {word: Counter() for word in sorted(question_terms)}
     for number, words in enumerate(blocks):
         sizes.append(len(words))
         for word in words:
             if word in question_terms:
                 counts[word][number] += 1
-    lengths, total = np.array(sizes, np.float64), np.zeros(len(sizes))
+    lengths = np.array(sizes, np.float64)
+    total = np.zeros(len(sizes))
     norm = K * (1 - B + B * lengths / max(lengths.mean(), 1.0)) if sizes else lengths
     for count in counts.values():
         idf = np.log1p((len(sizes) - len(count) + 0.5) / (len(count) + 0.5))
-        rows, tf = np.array(list(count), np.int64), np.array(list(count.values()), np.float64)
+        rows = np.array(list(count), np.int64)
+        tf = np.array(list(count.values()), np.float64)
         total[rows] += idf * tf * (K + 1) / (tf + norm[rows])
     return total
 
@@ -222,12 +227,15 @@ def part_starts(example: Example) -> IntArray:
         if token[1:] in ("", ".") and token.isupper() and token[0] not in "AI"
     )
     for i in range(2, len(tokens) - 2):
-        token, following = tokens[i], tokens[i + 1]
+        token = tokens[i]
+        following = tokens[i + 1]
         if token[-1:] not in (".", "?", "!") or len(token) > 2:  # U.S. is longer
             continue
-        word, before = token[:-1], tokens[i - 1]
+        word = token[:-1]
+        before = tokens[i - 1]
         if not word:
-            word, before = before, tokens[i - 2]
+            word = before
+            before = tokens[i - 2]
         ends = word not in ABBREVIATIONS and "." not in word
         if len(word) == 1 and word.isalpha():
             is_name = letters[word, True] >= letters[word, False] or not before.islower()

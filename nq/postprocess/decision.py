@@ -36,9 +36,12 @@ from nq.postprocess.ranking import Ranking, rank
 from nq.postprocess.spans import Ties, pairs
 from nq.records import Alternative, Example, Prediction, Scores, Span, WindowScores
 
-BERT_JOINT_K, KISIALIOU_K, DEFAULT_K = 10, 5, 20
+BERT_JOINT_K = 10
+KISIALIOU_K = 5
+DEFAULT_K = 20
 KISIALIOU_MIN_PIECES = 2
-KISIALIOU_LONG, KISIALIOU_SHORT = 3.0, 8.0
+KISIALIOU_LONG = 3.0
+KISIALIOU_SHORT = 8.0
 NO_SCORE = -10000.0
 
 
@@ -123,17 +126,21 @@ def kisialiou(
     """Returns the 2020 port's decision: the best pair, under two fixed thresholds."""
     limits = config.max_answer_length, KISIALIOU_MIN_PIECES, KISIALIOU_K
     candidates = pairs(scores, *limits, np.float32, ties=Ties.LAST, backwards=True)
-    long, long_score = None, NO_SCORE
-    short, short_score = None, NO_SCORE
+    long = None
+    long_score = NO_SCORE
+    short = None
+    short_score = NO_SCORE
     for i, score in enumerate(candidates.score.tolist()):
         if score <= 0:
             break
         span = candidates.span(i)
         if i == 0 and score > KISIALIOU_SHORT:
-            short, short_score = span, score
+            short = span
+            short_score = score
         if block := containing_block(example, span):
             if score > KISIALIOU_LONG:
-                long, long_score = block, score
+                long = block
+                long_score = score
             break
     return _prediction(example, long, long_score, short, short_score)
 

@@ -21,7 +21,9 @@ from nq.config import RankingWeights
 from nq.postprocess.evidence import Evidence, Options
 from nq.records import AnswerType, Example, FloatArray, IntArray, Span, YesNo
 
-PENALTY, DIGITS, IMPOSSIBLE = 1.0, 4, -1e6
+PENALTY = 1.0
+DIGITS = 4
+IMPOSSIBLE = -1e6
 PRIOR_QUESTIONS = 80.0
 """Questions that a fitted decision counts as when it is fitted again: m in the loss.
 

@@ -10,7 +10,8 @@ YES_NO_VERBS = (
 )
 WORDS = {word: word for word in ("who", "when", "where", "what", "which", "how", "why")}
 WORDS |= {"whom": "who", "whose": "who"}
-HOW_MANY, YES_NO_VERB = "how many", "yes/no verb"
+HOW_MANY = "how many"
+YES_NO_VERB = "yes/no verb"
 
 
 def question_word(question: str) -> str:

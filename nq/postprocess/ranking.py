@@ -82,7 +82,8 @@ class Ranking:
         if not len(self.probabilities):
             return prediction
         best = self.alternative(int(np.argmax(self.probabilities)))
-        long, short = best.long_probability, best.short_probability
+        long = best.long_probability
+        short = best.short_probability
         prediction = replace(prediction, long_score=long, short_score=short)
         if long < self.config.long_threshold:
             return prediction
@@ -129,7 +130,9 @@ class Ranking:
 
         Where the partner is not beside the span, the quote or bracket is left out.
         """
-        tokens, start, end = self.example.tokens, span.start, span.end
+        tokens = self.example.tokens
+        start = span.start
+        end = span.end
         inside = Counter(tokens[start:end])
         for opening, closing in PAIRS.items():
             same = opening == closing
@@ -186,7 +189,8 @@ def decision_margin(ranking: Ranking) -> float:
     given, no other block can be: that would have to gain more to reach the threshold. The margin of
     a page without blocks is infinite.
     """
-    blocks, config = ranking.probabilities, ranking.config
+    blocks = ranking.probabilities
+    config = ranking.config
     if not len(blocks):
         return math.inf
     row = int(np.argmax(blocks))

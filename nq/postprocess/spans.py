@@ -65,7 +65,8 @@ def pairs(
             the candidates of a page are not in page order.
     """
     length = scores.end_pos[:, None, :k] - scores.start_pos[:, :k, None] + 1
-    starts, ends = scores.start_doc[:, :k, None], scores.end_doc[:, None, :k]
+    starts = scores.start_doc[:, :k, None]
+    ends = scores.end_doc[:, None, :k]
     valid = (starts >= 0) & (ends >= (0 if backwards else starts)) & (length >= min_pieces)
     if max_pieces is not None:
         valid &= length <= max_pieces
@@ -75,7 +76,8 @@ def pairs(
     cls = scores.cls_logit.astype(dtype)[window]
     cls_sum = cls[:, 0] + cls[:, 1]
     score = (start + end) - cls_sum
-    start_pos, end_pos = scores.start_pos[window, i], scores.end_pos[window, j]
+    start_pos = scores.start_pos[window, i]
+    end_pos = scores.end_pos[window, j]
     keys: tuple[Any, ...]
     match ties:
         case Ties.POSITION:

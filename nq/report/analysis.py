@@ -162,7 +162,8 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
             recall = remaining / n_gold if n_gold else 0.0
             bounds[stage] = Bound(lost[stage], recall, 2 * recall / (1 + recall))
     predicted = [j for j in judgments if j.predicted]
-    scores, correct = [j.score for j in predicted], [j.correct for j in predicted]
+    scores = [j.score for j in predicted]
+    correct = [j.correct for j in predicted]
     calibrated = all(0 <= j.score <= 1 for j in judgments)
     error = expected_calibration_error(scores, correct) if calibrated else None
     return KindReport(
@@ -178,7 +179,8 @@ def tally_fields(decisions: Iterable[Decision]) -> dict[str, Any]:
     """Returns the fields of the tally of decisions."""
     counts = Counter(decision.outcome for decision in decisions)
     right, wrong, extra, missed, null = (counts[Verdict(name)] for name in COUNTS)
-    n_predicted, n_gold = right + wrong + extra, right + wrong + missed
+    n_predicted = right + wrong + extra
+    n_gold = right + wrong + missed
     return {
         **{"right": right, "wrong": wrong, "extra": extra, "missed": missed, "null": null},
         "precision": right / n_predicted if n_predicted else None,

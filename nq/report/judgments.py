@@ -38,9 +38,13 @@ LENGTH_NAMES = (
     *(f"{low:,} to {high - 1:,}" for low, high in pairwise(LENGTHS)),
     f"{LENGTHS[-1]:,} and more",
 )
-UNREAD, NO_BLOCK = "beyond the last read", "in no block"
+UNREAD = "beyond the last read"
+NO_BLOCK = "in no block"
 POSITIONS = {1: "1st", 5: "2nd to 5th", 10: "6th to 10th", 1 << 30: "11th and later"}
-SEVERAL, ONE, YES_OR_NO, LONG_ONLY = "several spans", "one span", "yes or no", "long only"
+SEVERAL = "several spans"
+ONE = "one span"
+YES_OR_NO = "yes or no"
+LONG_ONLY = "long only"
 NOT_RETRIEVED = "not retrieved"
 
 TRAITS: dict[str, tuple[str, ...]] = {
@@ -128,7 +132,8 @@ def judgments(
 
 def _lost_block(block: Span, example: Example, stages: StageOutputs) -> Stage:
     """Returns the first stage that keeps no part of ``block``, so that it cannot be chosen."""
-    token_map, pairs = stages.token_map, stages.pairs
+    token_map = stages.token_map
+    pairs = stages.pairs
     if all(example.candidates[c.candidate].span != block for c in stages.contexts[1:]):
         return Stage.CONTEXTS
     if token_map is not None and not ((token_map >= block.start) & (token_map < block.end)).any():
@@ -144,7 +149,10 @@ def _lost_block(block: Span, example: Example, stages: StageOutputs) -> Stage:
 
 def _lost_span(span: Span, stages: StageOutputs) -> Stage:
     """Returns the first stage that does not keep both the first and the last token of ``span``."""
-    token_map, pairs, first, last = stages.token_map, stages.pairs, span.start, span.end - 1
+    token_map = stages.token_map
+    pairs = stages.pairs
+    first = span.start
+    last = span.end - 1
     if not any(first in c.doc and last in c.doc for c in stages.contexts):
         return Stage.CONTEXTS
     if token_map is not None and not np.any(

@@ -24,7 +24,8 @@ from nq.storage import atomic_write
 from nq.text import format_bytes
 
 MAX_QUESTIONS = 50_000  # browsers open pages of some 100 MB
-MORE_CHARS, MAX_MORE_CHARS = 16 << 20, 8000
+MORE_CHARS = 16 << 20
+MAX_MORE_CHARS = 8000
 """Characters that are shown besides the blocks with answers: of all pages, and of a question's."""
 CHART_CODE = ("vendor/vega.js", "vendor/vega-interpreter.js", "charts.js")
 MAX_POINTS = 160  # of a curve, evenly spaced, the first and the last among them
@@ -77,7 +78,8 @@ def write_page(
     """
     traits = {name: dict.fromkeys(values) for name, values in TRAITS.items()}
     more_chars = min(MAX_MORE_CHARS, MORE_CHARS // max(n_questions, 1))
-    rows, details = list[str](), list[str]()
+    rows = list[str]()
+    details = list[str]()
     cases = list[Case]()
     without_gold = 0
     is_retrieved = False

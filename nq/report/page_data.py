@@ -28,10 +28,15 @@ from nq.formats.documents import one_line, record_spelling
 from nq.records import Example, Prediction, Source, Span, YesNo
 from nq.report.judgments import Case
 
-TITLE_CHARS, ROW_CHARS, SNIPPET_CHARS, DETAIL_CHARS = 300, 120, 160, 4000
+TITLE_CHARS = 300
+ROW_CHARS = 120
+SNIPPET_CHARS = 160
+DETAIL_CHARS = 4000
 """Characters of a title, and of an answer in a row, of a long one in details, of a short one."""
-MAX_EXPECTED, MAX_N_BEST = 4, 10
-MAX_CHARS, AROUND_CHARS = 6000, 1500
+MAX_EXPECTED = 4
+MAX_N_BEST = 10
+MAX_CHARS = 6000
+AROUND_CHARS = 1500
 """Characters of a block that are shown, and before its first mark if it is too long."""
 AROUND_TOKENS = 40  # around an answer that is in no block
 
@@ -76,7 +81,8 @@ def outcomes(example: Example, prediction: Prediction) -> list[str]:
 
 def scores(prediction: Prediction) -> list[float]:
     """Returns the score of the answer, which is the short one if there is one, and of both."""
-    long, short = prediction.long_score, prediction.short_score
+    long = prediction.long_score
+    short = prediction.short_score
     answer = short if prediction.has_short else long
     return [round(float(score), 4) for score in (answer, long, short)]
 
@@ -92,9 +98,12 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
 
     ``more_chars`` characters of the page are shown besides the blocks with answers.
     """
-    example, prediction = question.example, question.prediction
-    other, case = question.other, question.case
-    page, annotations = ShownPage(example), example.annotations or ()
+    example = question.example
+    prediction = question.prediction
+    other = question.other
+    case = question.case
+    page = ShownPage(example)
+    annotations = example.annotations or ()
     votes = Counter((a.long, a.shorts, a.yes_no) for a in annotations)
     expected = expected_texts(
         example, lambda gold: page.row_answer(gold.long, gold.shorts, gold.yes_no)
@@ -126,7 +135,8 @@ def entries(question: Question, traits: Sequence[int], more_chars: int) -> tuple
         "nbest": listed and [page.listed(one) for one in listed],
         "blocks": len(page.blocks),
     }
-    longs, shorts = dict[str, list[Span]](), dict[str, Sequence[Span]]()
+    longs = dict[str, list[Span]]()
+    shorts = dict[str, Sequence[Span]]()
     for name, one in (("P", prediction), ("O", other)):
         if one:
             long, shorts[name.lower()], _ = parts(one)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from nq.beam.runner import Finished
     from nq.beam.score import Decided
 
-MODEL_S, LOAD_S = "inference_batch_latency_micro_secs", "load_model_latency_milli_secs"
+MODEL_S = "inference_batch_latency_micro_secs"
+LOAD_S = "load_model_latency_milli_secs"
 """Distributions of Beam's ``RunInference``."""
 
 
@@ -91,7 +92,9 @@ class Pipeline(RunAnswers):
         from nq.beam.score import Decide
         from nq.beam.transforms import ReadQuestions
 
-        job, questions, options = self.job, self.questions, [*self.executor.options]
+        job = self.job
+        questions = self.questions
+        options = [*self.executor.options]
         if not any(re.match("--job_name(=|$)", option) for option in options):
             # a name by which the job is found in a cluster, with that of the folder of the run
             run = f"nq-answer-{self.part.parent.name}"
@@ -125,13 +128,15 @@ def _merge(
 
     What the workers did is added to ``totals``; the first ``table_rows`` answers keep their rows.
     """
-    ids, n_answers = Ids(), 0
+    ids = Ids()
+    n_answers = 0
     for element in items:
         path = shown(files[element.source.file_index])
         item = replace(element, source=replace(element.source, path=path))
         letter = item if isinstance(item, DeadLetter) else None
         if not isinstance(item, DeadLetter):
-            key, work = item.answered.judgment.prediction.example_id, item.work
+            key = item.answered.judgment.prediction.example_id
+            work = item.work
             letter = ids.repeated(item.source, key, item.question)
             totals.prepare_s += work.prepare_s
             totals.devices.add(work.device)
@@ -157,7 +162,8 @@ def _description(finished: Finished, workers: int, counters: Counters) -> dict[s
     """Returns runner, job and metrics of a pipeline as JSON values."""
     counts = finished.counters
     model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
-    examples, dead_letters = counts.get("examples", 0), counts.get("dead_letters", 0)
+    examples = counts.get("examples", 0)
+    dead_letters = counts.get("dead_letters", 0)
     return {
         "runner": finished.runner,
         "job_name": finished.job_name,

@@ -20,7 +20,8 @@ class Converted(Generic[Given, Stored]):
     """
 
     def __init__(self, convert: Callable[[Given], Stored], *default: Given) -> None:
-        self._convert, self._default = convert, default
+        self._convert = convert
+        self._default = default
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name

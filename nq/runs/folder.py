@@ -33,8 +33,11 @@ from nq.runs.job import Job
 from nq.runs.score_store import ScoreStore
 from nq.storage import DEAD_LETTERS, WORK
 
-METRICS, JOB, KEPT_SCORES = "metrics.json", "job.json", "scores"
-REPORT, COMPARISON_PAGE = "report.html", "compare.html"
+METRICS = "metrics.json"
+JOB = "job.json"
+KEPT_SCORES = "scores"
+REPORT = "report.html"
+COMPARISON_PAGE = "compare.html"
 _FILES = (
     *(PREDICTIONS, METRICS, JOB, REPORT, COMPARISON_PAGE, DEAD_LETTERS),
     *(one.file for one in outputs.FORMATS.values()),
@@ -211,7 +214,8 @@ class FinishedRun(RunFolder):
         for path in self.job.files:
             if not Path(path).is_file():
                 raise Error(f"{path} does not exist: give the new place of the data with --data")
-        pages, described = None, self.description["job"]
+        pages = None
+        described = self.description["job"]
         if folder := self._pages or described.get("pages"):
             if not Path(folder).is_dir():
                 raise Error(f"{folder} does not exist: give the folder of the pages with --pages")

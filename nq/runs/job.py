@@ -27,7 +27,9 @@ def _folder(folder: str | Path) -> Path:
 
 def _resolved(compute: Compute) -> Compute:
     """Resolves automatic numbers of instances, and of threads of each, by the available cores."""
-    instances, threads, n_cores = compute.instances, compute.threads, len(processor.cores())
+    instances = compute.instances
+    threads = compute.threads
+    n_cores = len(processor.cores())
     if instances is None:
         return compute
     if isinstance(instances, str):
@@ -121,7 +123,8 @@ class Job(Settings):
     def scores(self, request: Request) -> dict[str, Any]:
         """Returns everything that scores depend on; runs with equal values share scores."""
         model = self.model
-        rule, decision = RULES[model.decision.rule], model.decision.to_dict()
+        rule = RULES[model.decision.rule]
+        decision = model.decision.to_dict()
         values: dict[str, Any] = {
             "windows": request.key,
             "weights": model.parts[0].digest,

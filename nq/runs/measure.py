@@ -20,10 +20,17 @@ from nq import processor
 from nq.inference.scorer import Counters, no_progress
 from nq.memo import Memo
 
-LOAD, WAIT, READ = "load_s", "preprocess_wait_s", "read_s"
-PREDICT, POSTPROCESS, SCORE = "predict_s", "postprocess_s", "score_s"
-SUBMIT, PIPELINE, MERGE = "submit_s", "pipeline_s", "merge_s"
-COMPILE, WARMUP = "compile_s", "warmup_s"
+LOAD = "load_s"
+WAIT = "preprocess_wait_s"
+READ = "read_s"
+PREDICT = "predict_s"
+POSTPROCESS = "postprocess_s"
+SCORE = "score_s"
+SUBMIT = "submit_s"
+PIPELINE = "pipeline_s"
+MERGE = "merge_s"
+COMPILE = "compile_s"
+WARMUP = "warmup_s"
 PHASES = (LOAD, WAIT, READ, COMPILE, WARMUP, PREDICT, POSTPROCESS, SCORE)
 DESCRIPTIONS = {
     LOAD: "loading the model",
@@ -42,7 +49,8 @@ MIB = 1 << 20
 BEAT_S = 1.0
 TIMES = "times.json"
 WARM = "TensorFlow was loaded before"
-BUSY, BUSY_SHARE = "other programs took much of the processor", 0.1
+BUSY = "other programs took much of the processor"
+BUSY_SHARE = 0.1
 """The reason where others worked for more than this share of the time of the cores."""
 
 OnPhase = Callable[[str], None]  # receives the description of a phase when it begins
@@ -159,9 +167,11 @@ def prediction_phases(seconds: float, counters: Counters) -> dict[str, float]:
     >>> prediction_phases(9.0, Counters(1.0, warmup_s=4.0, warmup_windows=2, computed_windows=10))
     {'compile_s': 1.0, 'warmup_s': 3.0, 'predict_s': 5.0, 'rescore_s': 0.0, 'reader_s': 0.0}
     """
-    first_s, first = counters.warmup_s, counters.warmup_windows
+    first_s = counters.warmup_s
+    first = counters.warmup_windows
     parts = {"rescore_s": counters.rescore_s, "reader_s": counters.reader_s}
-    compile_s, later = counters.compile_s, counters.computed_windows - first
+    compile_s = counters.compile_s
+    later = counters.computed_windows - first
     later_s = max(0.0, seconds - compile_s - first_s - sum(parts.values()))
     warmup_s = max(0.0, first_s - later_s * first / later) if later > 0 else 0.0
     return {COMPILE: compile_s, WARMUP: warmup_s, PREDICT: seconds - compile_s - warmup_s, **parts}
@@ -180,15 +190,20 @@ class Clock:
     """
 
     def __init__(self, on_phase: OnPhase = no_progress) -> None:
-        self.on_phase, self.started = on_phase, time.time()
-        self._phase, self._override, self._since = LOAD, "", time.perf_counter()
+        self.on_phase = on_phase
+        self.started = time.time()
+        self._phase = LOAD
+        self._override = ""
+        self._since = time.perf_counter()
         self._seconds: dict[str, float] = defaultdict(float)
         self._reasons = (WARM,) if "tensorflow" in sys.modules else ()
-        self._memory_bytes, self._is_compiled = 0, False
+        self._memory_bytes = 0
+        self._is_compiled = False
         self._works_before = cores_work_s(), tree_use()[1]
         self._earlier: Mapping[str, float] = {}
         self._kept: tuple[Memo, Callable[[], Totals]] | None = None
-        self._lock, self._keep_lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
+        self._keep_lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="nq-clock", daemon=True)
         self._report(LOAD)
@@ -197,7 +212,8 @@ class Clock:
         """Ends the phase that goes on and begins another; returns the one that has ended."""
         with self._lock:
             self._add_seconds()
-            ended, self._phase = self._phase, phase
+            ended = self._phase
+            self._phase = phase
         if not self._override:
             self._report(phase)
         return ended
@@ -218,7 +234,8 @@ class Clock:
         """
         with self._lock:
             self._add_seconds()
-            before, self._override = self._override, phase
+            before = self._override
+            self._override = phase
         if phase != before:
             self._report(phase)
 
@@ -324,7 +341,8 @@ def tree_use() -> tuple[int, float]:
     of the processes, with those of children that have ended.
     """
     this = psutil.Process()
-    memory, work = 0, 0.0
+    memory = 0
+    work = 0.0
     for process in (this, *this.children(recursive=True)):
         with contextlib.suppress(psutil.Error):  # it has just ended
             memory += process.memory_info().rss

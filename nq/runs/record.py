@@ -116,7 +116,9 @@ def quality(scores: Mapping[str, float]) -> dict[str, float]:
 
 def logged_model(job: Job, precision: str) -> dict[str, Any]:
     """Returns name, params and tags of MLflow's model for a job, as JSON values."""
-    model, profile, name = job.model, str(job.profile), job.model.name
+    model = job.model
+    profile = str(job.profile)
+    name = job.model.name
     names = tracking.PROFILE, "precision", "batch_size"
     own = {k: v for k, v in params(job, precision).items() if k in names or k[:8] == "windows."}
     own["engine"] = job.profile.changes.engine
@@ -144,7 +146,8 @@ def _metrics(result: Result) -> dict[str, float]:
 
     They are rounded, since MLflow's tables show all digits; those in ``metrics.json`` are not.
     """
-    values, resumed = quality(result.metrics), result.totals.resumed_windows
+    values = quality(result.metrics)
+    resumed = result.totals.resumed_windows
     for name, seconds in result.measured.time.items():
         if name != "preprocess_s" and (seconds or name not in OPTIONAL):
             values[name if name == tracking.PREDICT_S else f"time.{name}"] = seconds

@@ -26,8 +26,10 @@ RIGHT = None, Verdict.RIGHT, Verdict.NULL
 MARKS = {None: "", Verdict.RIGHT: "right", Verdict.PASSAGE: "passage", Verdict.NULL: "null"}
 MARKS |= {one: one.upper() for one in Verdict if one not in MARKS}
 QUESTION_WIDTH, ANSWER_WIDTH, MARK_WIDTH = 57, 59, 11  # a mark with the blanks around it
-MIN_WIDTH, MAX_WIDTH = 40, QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
-NO_ANSWER, NO_WORDS = "(no answer)", "(no words)"
+MIN_WIDTH = 40
+MAX_WIDTH = QUESTION_WIDTH + ANSWER_WIDTH + MARK_WIDTH
+NO_ANSWER = "(no answer)"
+NO_WORDS = "(no words)"
 MAX_CHARS = 200  # of a text in HTML
 _DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d+")
 
@@ -139,12 +141,14 @@ class Result:
     def __str__(self) -> str:
         """Returns the counts, the table of answers and the figures, which ``nq answer`` prints."""
         table = ["", *answer_table(self.rows, self.examples), ""] if self.rows else []
-        lines, counts = summary(self), 2 if self.verdicts else 1
+        lines = summary(self)
+        counts = 2 if self.verdicts else 1
         return "\n".join([*lines[:counts], *table, *lines[counts:]])
 
     def _repr_html_(self) -> str:
         """Returns the summary and the first answers, as notebooks show them."""
-        rows, texts = self.rows[:MAX_SHOWN], list[list[str]]()
+        rows = self.rows[:MAX_SHOWN]
+        texts = list[list[str]]()
         heads = f"{len(rows)} of {counted(self.examples, 'question')}", "answer", "", "expected"
         for row in rows:
             right = "" if row.verdict in RIGHT else _expected(row)
@@ -155,7 +159,8 @@ class Result:
 
 def summary(result: Result) -> list[str]:
     """Returns the summary in at most six lines, and one line per unusual condition."""
-    totals, measured = result.totals, result.measured
+    totals = result.totals
+    measured = result.measured
     skipped = f"{counted(totals.dead_letters, 'record')} skipped, " if totals.dead_letters else ""
     lines = [
         f"{counted(result.examples, 'question')}, {result.answered} answered, {skipped}"
@@ -177,7 +182,8 @@ def summary(result: Result) -> list[str]:
 
 
 def _notes(result: Result) -> list[str]:
-    lines, totals = list[str](), result.totals
+    lines = list[str]()
+    totals = result.totals
     if result.threads is not None:
         instances = f"{counted(result.instances, 'instance')} of " if result.instances else ""
         lines.append(f"computed by {instances}{counted(result.threads, 'thread')}")
@@ -272,7 +278,8 @@ def dead_letter_lines(path: Path) -> list[str]:
 
     Reasons that differ only in numbers and in quoted text are the same kind.
     """
-    counts, first = Counter[str](), dict[str, str]()
+    counts = Counter[str]()
+    first = dict[str, str]()
     if not path.exists():
         return []
     with path.open("rb") as file:
@@ -299,7 +306,8 @@ def unread_lines(truncated_pages: int, unread_blocks: int) -> list[str]:
     """
     if not unread_blocks:
         return []
-    questions, blocks = counted(truncated_pages, "question"), counted(unread_blocks, "block")
+    questions = counted(truncated_pages, "question")
+    blocks = counted(unread_blocks, "block")
     pages = "its page" if truncated_pages == 1 else "their pages"
     lost = f"{questions} lost blocks of {pages}, {blocks} in all"
     return [f"{lost}: a higher max_contexts reads them"]

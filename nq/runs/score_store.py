@@ -43,7 +43,8 @@ class ScoreStore:
         self.memo = Memo(folder) if request is None else Memo.open(folder, request)
         self._index: dict[ExampleKey, tuple[str, slice]] = {}
         self._read = lru_cache(maxsize=8)(self.memo.arrays)
-        names, damaged = self.memo.names(), list[DamagedError]()
+        names = self.memo.names()
+        damaged = list[DamagedError]()
         for name in names:
             try:
                 self._add(name, self.memo.arrays(name))
@@ -104,9 +105,11 @@ class StoringScorer(ScorerWrapper):
 
     def __init__(self, inner: Scorer, store: ScoreStore, clock: Clock | None = None) -> None:
         super().__init__(inner)
-        self.store, self.parallel_parts = store, inner.parallel_parts
+        self.store = store
+        self.parallel_parts = inner.parallel_parts
         self.resumed_windows = self._computing = 0
-        self._clock, self._lock = clock or Clock(), threading.Lock()
+        self._clock = clock or Clock()
+        self._lock = threading.Lock()
 
     def submit(
         self, rows: Rows, examples: Sequence[Example], progress: Progress = no_progress

@@ -87,12 +87,16 @@ class Scoring(RunAnswers):
     def __init__(
         self, job: Job, windows: Windows, scorer: StoringScorer, clock: Clock, progress: RunProgress
     ) -> None:
-        self._decision, self._formats = job.model.decision, job.formats
+        self._decision = job.model.decision
+        self._formats = job.formats
         self.advice = without_gain(job.profile, scorer.device)
         self.memo = scorer.store.memo
-        self.windows, self._scorer = windows, scorer
+        self.windows = windows
+        self._scorer = scorer
         self._rescored = self._reader_windows = 0
-        self._clock, self._progress, self._lock = clock, progress, threading.Lock()
+        self._clock = clock
+        self._progress = progress
+        self._lock = threading.Lock()
         self._is_complete = False
 
     def __iter__(self) -> Iterator[tuple[Example, Scores]]:
@@ -123,7 +127,9 @@ class Scoring(RunAnswers):
             yield one
 
     def totals(self) -> Totals:
-        made, counts, scorer = self.windows, self.windows.counts, self._scorer
+        made = self.windows
+        counts = self.windows.counts
+        scorer = self._scorer
         return Totals(
             windows=counts.windows,
             resumed_windows=scorer.resumed_windows,

@@ -97,7 +97,8 @@ def tune(
             scoring.memo.clear()
     made = scoring.windows
     if made.counts.dead_letters:
-        records, file = counted(made.counts.dead_letters, "bad record"), made.dead_letter_file
+        records = counted(made.counts.dead_letters, "bad record")
+        file = made.dead_letter_file
         log.warning("%s in %s, the first: %s", records, file, made.first_dead_letter())
     _warn_of_few(*tuned.half_sizes)
     before = thresholds(own_decision) if own_decision.rule == DecisionConfig.rule else {}

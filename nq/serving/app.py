@@ -50,11 +50,13 @@ POLICIES = {
 """Content-Security-Policy by path; of others ``_STRICT``."""
 
 FOLDER = Path(__file__).parent / "page"
-JSON, RETRY = "application/json", {"Retry-After": "1"}
+JSON = "application/json"
+RETRY = {"Retry-After": "1"}
 PROBLEM: dict[str, Any] = {"model": Problem}
 FILES, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 """Files that the server may open."""
-SILENCE_S, MAX_UPLOADS = 10.0, min(128, FILES // 8)
+SILENCE_S = 10.0
+MAX_UPLOADS = min(128, FILES // 8)
 """Seconds without a byte of a request, and requests that are not complete, all at once."""
 
 
@@ -267,7 +269,8 @@ async def _unless_gone(request: Request, work: Awaitable[bytes]) -> bytes:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    working, gone = asyncio.ensure_future(work), asyncio.create_task(until_gone())
+    working = asyncio.ensure_future(work)
+    gone = asyncio.create_task(until_gone())
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():

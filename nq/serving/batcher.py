@@ -109,7 +109,8 @@ class Batcher:
         return self._queue.qsize() + (self._next is not None)
 
     async def _run(self, number: int, process: Scorer, threads: ThreadPoolExecutor) -> None:
-        loop, batches = asyncio.get_running_loop(), deque[_Batch]()
+        loop = asyncio.get_running_loop()
+        batches = deque[_Batch]()
         while True:
             is_idle = not batches
             if is_idle or (self._length() and not self._collecting.locked()):
@@ -161,7 +162,8 @@ class Batcher:
 
     async def _next_batch(self, deadline: float | None) -> list[_Waiting]:
         """Returns the next batch; without a deadline it waits for the first example."""
-        batch, windows = list[_Waiting](), 0
+        batch = list[_Waiting]()
+        windows = 0
         while windows < self._batch_size:
             if self._next is None:
                 try:

@@ -11,7 +11,9 @@ from nq.formats.documents import decode_page, page_from_html, page_from_text, pa
 from nq.formats.fields import LIMITS
 from nq.text import one_line, truncate, visible
 
-MAX_PAGES, MAX_NAME_CHARS, MAX_TOP = 1000, 1000, 100
+MAX_PAGES = 1000
+MAX_NAME_CHARS = 1000
+MAX_TOP = 100
 MAX_ERROR_CHARS = 300
 EXAMPLE: Any = {
     "example": {"question": "when was it automated", "page": "It was automated in 1986."}

@@ -34,7 +34,8 @@ DRAIN_TIMEOUTS = 3
 """Time limits until draining ends: one for the answer, one for each part of its sending."""
 STUCK_END_S = 2
 """Seconds until it ends where nothing is answered any more."""
-MAX_CONNECTIONS, BACKLOG = min(2048, FILES // 2), min(256, FILES // 4)
+MAX_CONNECTIONS = min(2048, FILES // 2)
+BACKLOG = min(256, FILES // 4)
 """Open connections, and those that the system keeps until the server accepts them, all at once."""
 
 
@@ -156,7 +157,8 @@ class _Server(uvicorn.Server):
     """
 
     def __init__(self, app: ASGIApp, answering: Answering) -> None:
-        is_verbose, self._timeout_s = log.isEnabledFor(logging.DEBUG), answering.config.timeout
+        is_verbose = log.isEnabledFor(logging.DEBUG)
+        self._timeout_s = answering.config.timeout
         config = uvicorn.Config(
             app,
             http=_Connection,
@@ -172,7 +174,9 @@ class _Server(uvicorn.Server):
             timeout_graceful_shutdown=math.ceil(DRAIN_TIMEOUTS * self._timeout_s),
         )
         super().__init__(config)
-        self._answering, self.signal, self._first = answering, 0, 0.0
+        self._answering = answering
+        self.signal = 0
+        self._first = 0.0
         self._loop = asyncio.get_running_loop()
 
     async def on_tick(self, counter: int) -> bool:
@@ -189,7 +193,8 @@ class _Server(uvicorn.Server):
 
     def _on_signal(self, number: int) -> None:
         if not self.signal:
-            self.signal, self._first = number, time.monotonic()
+            self.signal = number
+            self._first = time.monotonic()
             self._answering.draining = True
             if self._answering.stuck():
                 self.config.timeout_graceful_shutdown = STUCK_END_S

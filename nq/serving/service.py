@@ -29,9 +29,11 @@ from nq.serving.schemas import parse_request
 
 log = logging.getLogger(__name__)
 
-PROBE, PROBE_S = b'{"question": "does it rain", "page": "It rains."}', 10.0
+PROBE = b'{"question": "does it rain", "page": "It rains."}'
+PROBE_S = 10.0
 """A question that shows whether the model answers, if it answered none for ``PROBE_S``."""
-READ_SHARE, MIN_READ_S = 1 / 8, 1.0
+READ_SHARE = 1 / 8
+MIN_READ_S = 1.0
 """A page is read in this part of the time limit, or in ``MIN_READ_S``."""
 QUICK_BYTES = 65_536
 """A request with a single text or HTML is read in about a tenth of a second up to this size."""

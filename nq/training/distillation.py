@@ -198,7 +198,8 @@ class Teacher:
         """Returns the distillation for a training; computes probabilities that ``folder`` lacks."""
         memo = Memo.open(folder, {**self.identity, "windows": windows.digest()})
         parts = list[Columns]()
-        total, predictor = len(windows), None
+        total = len(windows)
+        predictor = None
         with new_bar(desc="teacher", unit=" windows", total=total) as bar:
             for start in range(0, total, PART_WINDOWS):
                 name = f"part-{len(parts):06d}.npz"

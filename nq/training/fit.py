@@ -40,7 +40,8 @@ log = logging.getLogger(__name__)
 
 REPORT_EVERY = 50
 PRECISION = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
-HELD_OUT_BATCH_SIZE, HELD_OUT_PROFILE = 16, Profile("grappler+buckets")
+HELD_OUT_BATCH_SIZE = 16
+HELD_OUT_PROFILE = Profile("grappler+buckets")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,8 @@ def read_windows(
 ) -> tuple[Windows, TrainingWindows]:
     """Returns the prepared windows of a training in a folder, and in memory."""
     prepared = prepare(request, folder, by_workers(workers))
-    counts, length = prepared.counts, request.windows.max_seq_length
+    counts = prepared.counts
+    length = request.windows.max_seq_length
     try:
         if not counts.windows:
             negatives = f"--negatives above {config.negatives:g} for questions without one"
@@ -191,7 +193,8 @@ class TrainingProgress:
             since = self._shown_step
             means = {name: np.mean(values[since:]) for name, values in state.losses.items()}
             log.info("step %d of %d, %s", state.step, state.total, in_words(means))
-            self._shown_step, self._shown_at = state.step, time.monotonic()
+            self._shown_step = state.step
+            self._shown_at = time.monotonic()
         if is_evaluated:
             best = ", the best so far" if state.best is figures else ""
             log.info("step %d, held-out %s%s", state.step, in_words(figures), best)
@@ -203,4 +206,5 @@ class TrainingProgress:
         for figures in state.evaluations[self._evaluations :]:
             dev = {f"dev/{name}": value for name, value in measured(figures).items()}
             self.run.metrics(dev, int(figures[STEP]))
-        self._steps, self._evaluations = state.step, len(state.evaluations)
+        self._steps = state.step
+        self._evaluations = len(state.evaluations)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from nq.formats.own_data import PageFolder
     from nq.preprocess.prepared import Windows
 
-STATE, PROGRESS = f"{storage.WORK}/state", "progress.json"
+STATE = f"{storage.WORK}/state"
+PROGRESS = "progress.json"
 """The memo of a training in its output folder, and its values that tell the completed steps."""
 _WRITTEN = ("config.json", "nq.json", "model.safetensors", "README.md", *FILES)
 TRAINING = storage.Kind(

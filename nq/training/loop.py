@@ -42,7 +42,9 @@ class WarmupThenDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Rises linearly to ``peak`` in ``warmup`` steps and falls linearly to 0 at step ``total``."""
 
     def __init__(self, peak: float, warmup: int, total: int) -> None:
-        self.peak, self.warmup, self.total = peak, warmup, total
+        self.peak = peak
+        self.warmup = warmup
+        self.total = total
 
     def __call__(self, step: Any) -> Any:
         step = ops.cast(step, "float32") + 1.0
@@ -105,7 +107,8 @@ def compile_for_training(
     losses = {name: TypeLoss(types) if name == LOGITS[2] else span for name in heads}
     weights = {name: 1 / len(heads) for name in heads}
     if distillation:
-        losses, weights = losses | distillation.losses(), distillation.weights(weights)
+        losses = losses | distillation.losses()
+        weights = distillation.weights(weights)
     model.compile(optimizer=optimizer, loss=losses, loss_weights=weights, jit_compile=False)
 
 

@@ -70,19 +70,23 @@ def train(
         from nq.training.loop import TrainingState, fit
 
         # the model, its teacher and the data
-        output, config, request = training.output, training.config, training.request
+        output = training.output
+        request = training.request
         work = output / storage.WORK
-        student = Student.of(training.init, request.tokenizer, request.windows, config)
+        student = Student.of(training.init, request.tokenizer, request.windows, training.config)
         teacher = measure = distillation = model_uri = None
         if training.teacher:
             profile = training.teacher_profile
             teacher = Teacher.of(training.teacher, request.tokenizer, request.windows, profile)
         if training.held_out:
             measure = held_out(training.held_out, student)
-        prepared, windows = read_windows(request, work / "windows", training.workers, config)
+        prepared, windows = read_windows(
+            request, work / "windows", training.workers, training.config
+        )
 
         # what is recorded of the training, and kept for a later start
-        params, content = training.params, training.description
+        params = training.params
+        content = training.description
         if teacher:
             params["teacher_profile"] = str(teacher.profile)
             content = {**content, "teacher_model": teacher.identity}
@@ -107,7 +111,16 @@ def train(
             with new_bar(unit=" steps") as bar:
                 progress = TrainingProgress(bar, run)
                 every = training.evaluate_every
-                fit(student.model, windows, config, state, progress, distillation, measure, every)
+                fit(
+                    student.model,
+                    windows,
+                    training.config,
+                    state,
+                    progress,
+                    distillation,
+                    measure,
+                    every,
+                )
             progress.record(state)
             loss = float(np.mean(state.losses[LOSS][-FINAL_STEPS:]))
             run.metrics({"train/final_loss": loss, "train/windows": prepared.counts.windows})

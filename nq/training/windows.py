@@ -47,7 +47,8 @@ class TrainingWindows:
     @classmethod
     def from_columns(cls, columns: Mapping[str, IntArray]) -> TrainingWindows:
         """Returns the windows in the columns of training TFRecords, each ``[N, …]``."""
-        mask, segments = columns["input_mask"], columns["segment_ids"]
+        mask = columns["input_mask"]
+        segments = columns["segment_ids"]
         ids = columns["input_ids"]
         return cls(
             ids.astype(np.uint16 if ids.max(initial=0) < 1 << 16 else np.int32),

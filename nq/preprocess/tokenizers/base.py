@@ -244,11 +244,13 @@ def _batches(words: Sequence[str], max_characters: int) -> Iterator[Sequence[str
     >>> list(_batches(["a", "bcd", "e", "f"], 3))
     [['a'], ['bcd'], ['e', 'f']]
     """
-    start, size = 0, 0
+    start = 0
+    size = 0
     for end, word in enumerate(words):
         if size + len(word) > max_characters and end > start:
             yield words[start:end]
-            start, size = end, 0
+            start = end
+            size = 0
         size += len(word)
     if words:
         yield words[start:]
