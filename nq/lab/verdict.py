@@ -10,7 +10,7 @@ from nq.text import counted
 
 MAX_LOSS = 0.005
 MAX_CHANCE = 0.05
-"""The shares of the micro-F1 of baseline that the profile to take may lose, the second by chance."""
+"""Shares of the micro-F1 of baseline that the profile to take may lose; the second if by chance."""
 MAX_BEHIND = 0.01
 """The model to take may have an F1 this much lower than the best; ``MAX_CHANCE`` by chance."""
 MIN_ROUNDS = 2
