@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         if tracked.available:
             record_report(tracked, job, result)
         if other is not None:
-            run = FinishedRun(result.folder, check=False)
+            run = FinishedRun(result.folder, check=False, questions=questions)
             difference = compare_two(run, other, args.max_loss)
             record_difference(tracked, difference)
     if args.json:

@@ -8,7 +8,7 @@ drift.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class Answers:
 
     Args:
         runs: of the rows; all are compared with the first.
+        sources: the examples that all have answered, each with its origin.
         judged: the answers by which each is judged, if not those of the run.
         by_text: whether answers with the same words are the same, wherever they are in the page.
 
@@ -69,6 +70,7 @@ class Answers:
     def __init__(
         self,
         runs: Mapping[str, FinishedRun],
+        sources: Iterable[tuple[Source, Example]],
         judged: Mapping[str, Judged] | None = None,
         by_text: bool = False,
     ) -> None:
@@ -87,7 +89,7 @@ class Answers:
         for run in runs.values():
             check_same_questions(run, first)
         words: dict[str, list[Counts]] = {label: [] for label in runs}
-        for source, example in first.sources():
+        for source, example in sources:
             given = {label: answers[label][example.example_id] for label in runs}
             self.n_questions += 1
             for label, answer in given.items():
@@ -179,7 +181,7 @@ def compare_runs(
         runs.append(run)
     first = runs[0]
     output = output or first.path / COMPARISON_PAGE
-    rows, answers = _rows(runs)
+    rows, answers = _rows(runs, first)
     storage.check_output_file(output, sources_of(runs, COMPARISON_PAGE), storage.PAGE_MARK)
     result = Comparison(rows, output)
     title = f"{counted(len(runs), 'run')} on {Path(shown(first.job.files[0])).name}"
@@ -193,16 +195,18 @@ def compare_runs(
 def compare_two(run: FinishedRun, other: FinishedRun, max_loss: float | None = None) -> Comparison:
     """Compares a run with another one of the same questions; the row of the other is the last.
 
+    Only the data of the run are read, not those of the other, which may be gone.
+
     With ``max_loss``, the share of the other's micro-F1 that may be lost, the gate has a verdict;
     it is a ``ValueError`` if there can be none.
     """
-    rows, answers = _rows([other, run])
+    rows, answers = _rows([other, run], run)
     gate = answers.gate(rows[1].label, max_loss)
     return Comparison(rows[::-1], n_questions=answers.n_questions, gate=gate)
 
 
-def _rows(runs: Sequence[FinishedRun]) -> tuple[list[Row], Answers]:
-    """Returns the rows of runs, which are compared with the first."""
+def _rows(runs: Sequence[FinishedRun], with_data: FinishedRun) -> tuple[list[Row], Answers]:
+    """Returns the rows of runs, which are compared with the first; one has the data at hand."""
     models = [run.description["models"] for run in runs]  # a tuned copy is another model, too
     for number, run in enumerate(runs):
         if any(run.path.samefile(one.path) for one in runs[:number]):
@@ -221,7 +225,7 @@ def _rows(runs: Sequence[FinishedRun]) -> tuple[list[Row], Answers]:
             one = replace(one, questions_per_s=len(run.predictions) / one.predict_s)
         rows.append(one)
     by_label = {one.label: run for one, run in zip(rows, runs, strict=True)}
-    answers = Answers(by_label, by_text=has_models)
+    answers = Answers(by_label, with_data.sources(), by_text=has_models)
     return answers.rows(rows), answers
 
 

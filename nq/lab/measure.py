@@ -143,9 +143,11 @@ def compare(
                 if run["round"] == 1
             }
             phase("judging the answers")
-            to_judge = finished.items() if models else ()
-            judged = {label: judged_answers(run, decisions) for label, run in to_judge}
-            answers = Answers(finished, judged, by_text=bool(models))
+            judged = {
+                label: judged_answers(run, decisions) for label, run in finished.items() if models
+            }
+            examples = next(iter(finished.values())).sources()
+            answers = Answers(finished, examples, judged, by_text=bool(models))
         timed = answers.rows(_timed(rows, runs, entrants, answers.n_questions))
         timed.sort(key=lambda one: -(one.questions_per_s or one.windows_per_s or 0.0))
         failed = [replace(one, error=errors[one.label]) for one in rows if one.label in errors]

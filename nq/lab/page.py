@@ -105,8 +105,10 @@ class Comparison(list[Row]):
             color = TAKEN_COLOR if is_taken else COLOR
             texts.append(Markup(BAR).format(speed, color, *ends) if speed else "")
         names = [*(head.replace("- ", "") for head in heads), ""]
-        page = visible(f"the page: {self.page}")
-        return html_table([self.reason, page], names, body, "right")
+        lines = [self.reason]
+        if self.page != NO_PAGE:
+            lines.append(visible(f"the page: {self.page}"))
+        return html_table(lines, names, body, "right")
 
 
 def _bar(row: Row) -> list[float]:

@@ -162,6 +162,7 @@ class FinishedRun(RunFolder):
 
     Args:
         files, pages, model: the new places of the data, the pages and the model.
+        questions: those of the run, where they are open already.
         check: whether the data must be there unchanged; the model may always be gone.
 
     Attributes:
@@ -181,6 +182,7 @@ class FinishedRun(RunFolder):
         model: Path | None = None,
         check: bool = True,
         pages: str | Path | None = None,
+        questions: Questions | None = None,
     ) -> None:
         if not path.is_dir():
             raise Error(f"{path} is not a folder: give one that nq answer wrote")
@@ -203,6 +205,8 @@ class FinishedRun(RunFolder):
         own = own.moved(model) if model else own
         self.job = replace(self.job, files=tuple(files or self.job.files), model=own)
         self._pages = pages
+        if questions is not None:
+            self.questions = questions
         self.predictions = read_predictions(path / PREDICTIONS)
         self.metrics: dict[str, Any] = orjson.loads((path / METRICS).read_bytes())
         if check:

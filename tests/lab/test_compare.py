@@ -1,7 +1,9 @@
 """Tests the comparison of finished runs of any model, and the gate, by real runs."""
 
 import json
+import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,25 @@ def test_other_logits_are_seen(
     (mine, _) = commands.json(*command)["against"]["rows"]
     assert mine["changed"] == QUESTIONS and mine["max_drift"] > 0.1
     assert f"{QUESTIONS} of {QUESTIONS} answers changed (100.0%)" in commands.out(*command)
+
+
+def test_a_pipe_is_compared_with_a_run_whose_data_have_moved(
+    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    old = Path(shutil.copy(data, tmp_path / "old.jsonl"))
+    commands.out(*arguments(tmp_path / "first", old, tiny_model, *LONG_ONLY))
+    old.unlink()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(data.read_bytes()))
+    writer.start()
+    against = ("--against", tmp_path / "first")
+    command = arguments(tmp_path / "run", pipe, tiny_model, *NOTHING, *against)
+    mine, _ = commands.json(*command)["against"]["rows"]
+    writer.join()
+    assert mine["changed"] == QUESTIONS
+    report = ("report", tmp_path / "run", *against, "--data", data)
+    assert commands.json(*report)["rows"][0]["changed"] == QUESTIONS
 
 
 def test_few_lost_answers_are_undecided(
