@@ -330,9 +330,22 @@ def check_writable(folder: Path) -> None:
             if not stat.S_ISDIR(mode):
                 kind = f"a link to {path.readlink()}" if path.is_symlink() else "a file"
                 raise NotADirectoryError(f"{path} is {kind}, expected a folder: give another one")
-            if not os.access(path, os.W_OK | os.X_OK) and _mode(path):
+            if not _is_writable(path):
                 raise PermissionError(f"{path} cannot be written: give another folder, or allow it")
             return
+
+
+def _is_writable(folder: Path) -> bool:
+    """Returns whether files can be written to a folder, or it is no longer there."""
+    try:
+        # of the folder found now, whatever has its path when its rights are asked for
+        descriptor = os.open(folder, os.O_PATH)
+    except OSError:
+        return True
+    try:
+        return os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _mode(path: Path) -> int:

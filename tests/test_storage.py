@@ -18,7 +18,7 @@ from nq.errors import DamagedError, Error
 from nq.runs.folder import RUN
 from nq.storage import LOCK, MARK, PART, UNFINISHED, Kind, check_folder, hold
 from nq.training.job import TRAINING
-from tests.support.child_processes import python
+from tests.support.child_processes import python, started
 from tests.support.folders import held, tree, write
 
 VALUES = {"step": 3, "losses": [0.1, float("inf"), 2.5e-9], "name": "ü\udcff", "none": None}
@@ -319,3 +319,13 @@ def test_of_many_commands_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
         thread.join()
     assert max(counts) == 1 and len(counts) + len(refused) == 400
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_folder_may_come_and_go_while_its_rights_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    code = "import os, sys\nwhile True: os.mkdir(sys.argv[1]); os.rmdir(sys.argv[1])"
+    with started("-c", code, path):
+        while not path.exists():
+            pass
+        for _ in range(60_000):  # of which 8 failed when the rights were asked for by path
+            storage.check_writable(path)
