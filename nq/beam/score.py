@@ -29,6 +29,7 @@ from nq.records import Source, Windowed
 
 NAMESPACE = "nq"
 DEFAULT_BATCH_SIZE = 16
+_scoring = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -131,15 +132,7 @@ class _MakeParts(beam.DoFn):  # type: ignore[misc]
             yield WindowedValue(part, window.max_timestamp(), (window,))
 
 
-class _Loaded:
-    """A scorer, and the lock of the thread that uses it."""
-
-    def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-        self.lock = threading.Lock()
-
-
-class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]):  # type: ignore[misc]
+class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], Scorer]):  # type: ignore[misc]
     """Loads a scorer in a worker process, and scores parts."""
 
     def __init__(self, spec: ScorerSpec, staged: Mapping[Path, str]) -> None:
@@ -147,22 +140,21 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
         self.spec = spec
         self.staged = staged
 
-    def load_model(self) -> _Loaded:
+    def load_model(self) -> Scorer:
         if self.spec.profile.changes.engine == TENSORFLOW:
             import_tensorflow(self.spec.threads)
         folders = [part.folder for part in self.spec.model.parts]
         copies = {one: local_folder(self.staged.get(one, str(one))) for one in folders}
-        return _Loaded(load_scorer(self.spec.in_folders(copies)))
+        return load_scorer(self.spec.in_folders(copies))
 
     def run_inference(
-        self, batch: Sequence[Windowed], model: _Loaded, inference_args: Any = None
+        self, batch: Sequence[Windowed], model: Scorer, inference_args: Any = None
     ) -> list[tuple[Scored, Work]]:
         part = Part(batch)
-        scorer = model.scorer
-        with model.lock:
-            before = replace(scorer.counters)
-            columns = scorer.scores(part.rows, part.examples)
-            done = scorer.counters - before
+        with _scoring:
+            before = replace(model.counters)
+            columns = model.scores(part.rows, part.examples)
+            done = model.counters - before
         return [
             (
                 scored,
@@ -170,8 +162,8 @@ class _Handler(ModelHandler[Sequence[Windowed], tuple[Scored, Work], _Loaded]): 
                     len(scored.windowed),
                     scored.windowed.unread_blocks,
                     scored.windowed.seconds,
-                    scorer.device,
-                    scorer.precision,
+                    model.device,
+                    model.precision,
                     scored.reader_windows,
                     scored.rescored,
                     None if number else done,

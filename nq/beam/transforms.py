@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -136,20 +137,18 @@ class MakeWindows(beam.PTransform):  # type: ignore[misc]
         return questions | "Windows" >> windows.with_outputs("dead_letters", main="windows")
 
 
+@dataclass(eq=False)
 class _MakeWindows(beam.DoFn):  # type: ignore[misc]
     """(source, example) -> its windows, in one of the forms; dead letters are tagged."""
 
-    def __init__(
-        self, tokenizer: str, windows: WindowConfig, training: Sampling | None, output: str
-    ) -> None:
-        self.tokenizer_path = tokenizer
-        self.windows = windows
-        self.training = training
-        self.output = output
-        counter = beam.metrics.Metrics.counter
-        self.counters = {name: counter("nq", name) for name in vars(WindowCounts())}
+    tokenizer_path: str
+    windows: WindowConfig
+    training: Sampling | None
+    output: str
 
     def setup(self) -> None:
+        counter = beam.metrics.Metrics.counter
+        self.counters = {name: counter("nq", name) for name in vars(WindowCounts())}
         path = local_folder(self.tokenizer_path)
         self.tokenizer: Tokenizer = load_tokenizer(path, self.windows.compat)
 

@@ -29,6 +29,7 @@ from nq.formats import inputs
 from nq.formats.fields import RecordError
 from nq.preprocess.features import Sampling, features, training_features
 from nq.preprocess.shards import (
+    AGAIN,
     MANIFEST,
     PREPARED,
     WINDOWS,
@@ -49,8 +50,6 @@ from nq.storage import DEAD_LETTERS
 from nq.worker import Worker
 
 log = logging.getLogger(__name__)
-
-AGAIN = "%s; the windows are prepared again"
 
 
 @dataclass(frozen=True)
@@ -244,7 +243,7 @@ def preparing(
     Yields:
         The manifest: as it is found, when it names one more shard, and when it is complete.
     """
-    manifest = find(request, folder)
+    manifest = read_manifest(folder, request.description)
     ids = list[ExampleId]()
     if manifest and manifest["complete"]:
         yield manifest
@@ -260,8 +259,7 @@ def preparing(
                 log.warning(AGAIN, error)
                 manifest = None
         with storage.unfinished(folder) as part:
-            with_examples = request.training is None
-            writer = ShardWriter(folder, part, request.description, manifest, with_examples)
+            writer = ShardWriter(folder, part, request.description, manifest)
             if manifest:
                 yield manifest
             if preprocess:
@@ -294,18 +292,6 @@ def _preprocess(
                 bar.update()
 
 
-def find(request: Request, folder: Path) -> dict[str, Any] | None:
-    """Returns the manifest of a folder that has windows of a request; damage is logged.
-
-    The manifest of an unfinished job names the first shards.
-    """
-    try:
-        return read_manifest(folder, request.description)
-    except DamagedError as error:
-        log.warning(AGAIN, error)
-        return None
-
-
 @contextlib.contextmanager
 def open_windows(
     request: Request,
@@ -319,7 +305,7 @@ def open_windows(
     and raises as ``prepare`` does. ``waiting`` is entered while there is no shard to read.
     """
     storage.check_folder(folder, PREPARED, request.sources)
-    manifest = find(request, folder)
+    manifest = read_manifest(folder, request.description)
     if manifest and manifest["complete"]:
         yield Windows(request, folder, manifest, preprocess, waiting=waiting)
         return

@@ -9,7 +9,7 @@ A shard is published when it is whole, and then the manifest names it. Damage is
 and digests of the manifest and by the checksums of the records.
 """
 
-import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +41,9 @@ from nq.records import DeadLetter, Example, ExampleId, ExampleKey, Features, Sou
 from nq.storage import DEAD_LETTERS
 from nq.text import visible
 
+log = logging.getLogger(__name__)
+
+AGAIN = "%s; the windows are prepared again"
 MANIFEST = "manifest.json"
 WINDOWS = "windows"
 EXAMPLES = "examples"
@@ -161,12 +164,9 @@ def read_manifest(folder: Path, description: Mapping[str, Any]) -> dict[str, Any
     """Returns the manifest of a folder; ``None`` if it has no windows of the described request.
 
     The manifest of an unfinished job names the first shards. Their content is checked by
-    ``read_shard``.
-
-    Raises:
-        DamagedError: a file is missing, or the manifest describes another one.
+    ``read_shard``. A file that is missing or that the manifest describes otherwise is logged.
     """
-    with contextlib.suppress(FileNotFoundError):
+    try:
         manifest = storage.read_json(folder / MANIFEST)
         if manifest["request"] != description:
             return None
@@ -183,7 +183,11 @@ def read_manifest(folder: Path, description: Mapping[str, Any]) -> dict[str, Any
             if not is_whole:
                 raise DamagedError(f"{path} is damaged: {MANIFEST} describes another file")
         return manifest
-    return None
+    except FileNotFoundError:
+        return None
+    except DamagedError as error:
+        log.warning(AGAIN, error)
+        return None
 
 
 class ShardWriter:
@@ -196,7 +200,6 @@ class ShardWriter:
         description: the request of the manifest.
         manifest: that of the first shards, behind which the writer continues; without one it
             begins with an empty folder.
-        with_examples: whether examples are written beside their windows.
     """
 
     def __init__(
@@ -205,11 +208,10 @@ class ShardWriter:
         part: Path,
         description: Mapping[str, Any],
         manifest: Mapping[str, Any] | None,
-        with_examples: bool,
     ) -> None:
         self._folder = folder
         self._part = part
-        self._kinds = (WINDOWS, EXAMPLES) if with_examples else (WINDOWS,)
+        self._kinds = (WINDOWS,) if description["training"] else (WINDOWS, EXAMPLES)
         self._started = time.perf_counter()
         if manifest is None:
             (folder / MANIFEST).unlink(missing_ok=True)

@@ -21,8 +21,8 @@ from nq.formats import inputs
 from nq.formats.tfrecord import encode_records, raw_records
 from nq.preprocess import prepared, shards
 from nq.preprocess.features import Sampling, features, training_features
-from nq.preprocess.prepared import Request, Windows, find, open_windows, prepare, preparing
-from nq.preprocess.shards import MANIFEST, SHARD_BYTES
+from nq.preprocess.prepared import Request, Windows, open_windows, prepare, preparing
+from nq.preprocess.shards import MANIFEST, SHARD_BYTES, read_manifest
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import Questions
 from nq.records import Example, Source
@@ -188,7 +188,7 @@ def test_an_equal_request_reuses_the_folder(
 def test_another_request_does_not_reuse_it(
     job_request: Request, completed: Windows, out: Path
 ) -> None:
-    assert find(job_request, out)
+    assert read_manifest(out, job_request.description)
     files = job_request.questions.files
     path = job_request.tokenizer.path
     others = [
@@ -203,7 +203,7 @@ def test_another_request_does_not_reuse_it(
     others.append(replace(job_request, questions=Questions(files)))
     for other in others:
         assert other.key != job_request.key
-        assert find(other, out) is None
+        assert read_manifest(out, other.description) is None
 
 
 @pytest.mark.parametrize("name", [MANIFEST, SHARD, DEAD_LETTERS, EXAMPLES])
