@@ -7,6 +7,7 @@ with a URI is first copied: compressed text cannot be divided; who reads a share
 
 import atexit
 import contextlib
+import glob
 import importlib.util
 import re
 import shutil
@@ -22,6 +23,7 @@ from nq.errors import DamagedError, Error
 from nq.formats.input_files import SHARD_SUFFIXES, Files, Patterns, find_files, is_uri, path_list
 from nq.model.folder import ModelFolder
 from nq.storage import sha256
+from nq.text import visible
 
 COPY_PREFIX = "nq-copy-"
 SCHEMES = {"s3": ("boto3", "aws"), "gs": ("apitools", "gcp"), "hdfs": ("hdfs", "hadoop")}
@@ -48,6 +50,13 @@ def match_files(pattern: str) -> list[str]:
     """Returns the paths of all files that match a path or URI with ``*`` and ``?``."""
     (match,) = FileSystems.match([pattern])
     return [metadata.path for metadata in match.metadata_list]
+
+
+def check_no_pattern(folder: Path) -> None:
+    """Checks that Beam, which takes paths for patterns, finds the files in a folder."""
+    if glob.escape(str(folder)) != visible(str(folder)):
+        problem = f"Beam takes *, ? and [ in {folder} for patterns, and refuses odd bytes"
+        raise Error(f"{problem}: give another folder")
 
 
 def copy_file(source: str, target: str) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nq import __version__, processor
-from nq.beam.files import copy_file, match_files
+from nq.beam.files import check_no_pattern, copy_file, match_files
 from nq.beam.merge import check_shards, encode, merged
 from nq.beam.runner import FileSystems, Finished, beam, execute, requested_workers
 from nq.beam.score import Decide, ScoreWindows
@@ -171,6 +171,7 @@ def preprocess(
 
     The options of Beam win over the number of ``workers``, by default one for each core.
     """
+    check_no_pattern(part.parent)
     questions = request.questions
     workers = workers or requested_workers(options) or len(processor.cores())
     read = ReadQuestions(questions.files, questions.limit, workers, questions.pages)

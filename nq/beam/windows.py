@@ -1,16 +1,13 @@
 """Makes windows with Beam, where workers or options of Beam are given."""
 
-import glob
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from nq import extras
-from nq.errors import Error
 from nq.preprocess.prepared import Preprocess, Request
 from nq.preprocess.shards import StoredExample
 from nq.records import DeadLetter
-from nq.text import visible
 
 
 def by_workers(workers: int | None, options: Sequence[str] = ()) -> Preprocess | None:
@@ -28,9 +25,6 @@ def by_workers(workers: int | None, options: Sequence[str] = ()) -> Preprocess |
 def _preprocess(
     request: Request, part: Path, workers: int | None, options: Sequence[str]
 ) -> Iterator[StoredExample | DeadLetter]:
-    if glob.escape(str(part)) != visible(str(part)):
-        problem = f"Beam takes *, ? and [ in {part.parent} for patterns, and refuses odd bytes"
-        raise Error(f"{problem}: give another folder")
     from nq.beam.pipelines import preprocess
 
     return preprocess(request, part, workers, options)

@@ -7,7 +7,6 @@ into the files of a run without Beam. A run that was interrupted begins again.
 from __future__ import annotations
 
 import contextlib
-import glob
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nq import extras, storage
-from nq.errors import Error
 from nq.evaluation.answer_files import Answered
 from nq.formats.input_files import Files, is_uri, shown
 from nq.inference.scorer import Counters
@@ -133,8 +131,10 @@ def _merge(
     for element in items:
         path = shown(files[element.source.file_index])
         item = replace(element, source=replace(element.source, path=path))
-        letter = item if isinstance(item, DeadLetter) else None
-        if not isinstance(item, DeadLetter):
+        letter: DeadLetter | None
+        if isinstance(item, DeadLetter):
+            letter = item
+        else:
             key = item.answered.judgment.prediction.example_id
             work = item.work
             letter = ids.repeated(item.source, key, item.question)
@@ -153,7 +153,6 @@ def _merge(
                 keeps_row = n_answers <= table_rows
                 yield item.answered if keeps_row else replace(item.answered, row=None)
                 continue
-        assert letter is not None
         totals.dead_letters += 1
         yield f"{encode_dead_letter(letter)}\n".encode()
 
@@ -191,11 +190,12 @@ def _shared(
     Under a URI, which has no locks, it has the name of ``part``, so that those of parts of killed
     commands are known; they are removed.
     """
-    if beam.temp is not None and is_uri(beam.temp):
-        from nq.beam.files import new_folder
+    from nq.beam.files import check_no_pattern, new_folder
 
+    if beam.temp is None:
+        check_no_pattern(part.parent)
+        return contextlib.nullcontext(part)
+    if is_uri(beam.temp):
         return new_folder(beam.temp, *(f"nq-{one.name[-12:]}" for one in (part, *killed)))
-    place, option = (part.parent, "output") if beam.temp is None else (Path(beam.temp), "temp")
-    if glob.escape(str(place)) != str(place):
-        raise Error(f"Beam takes *, ? and [ in {place} for patterns: give another --{option}")
-    return contextlib.nullcontext(part) if beam.temp is None else storage.unfinished(place)
+    check_no_pattern(Path(beam.temp))
+    return storage.unfinished(Path(beam.temp))

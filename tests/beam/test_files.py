@@ -108,3 +108,9 @@ def test_a_copy_of_a_model_is_written_in_its_folder_alone(tmp_path: Path) -> Non
     staged = archive.rename(tmp_path / f"model-{sha256(archive)}.zip")
     folder = files.local_folder(str(staged))
     assert list(folder.parent.rglob("outside")) == [folder / "outside"]
+
+
+@pytest.mark.parametrize("name", ["[x]", "a*", "\udcff"])
+def test_a_folder_that_beam_takes_for_a_pattern_is_refused(name: str) -> None:
+    with pytest.raises(Error, match="patterns"):
+        files.check_no_pattern(Path(name))

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from nq.config import WindowConfig
 from nq.formats.documents import page_from_text
-from nq.preprocess.contexts import NULL_CONTEXT, contexts, unread_blocks, words
+from nq.preprocess.contexts import NULL_CONTEXT, contexts, unread_blocks
 from nq.records import Candidate, Context, Example
 from tests.preprocess.synthetic_examples import few, page, pages
 
@@ -75,15 +75,3 @@ def test_contexts_against_their_definition(example: Example) -> None:
     assert found[0] == NULL_CONTEXT
     assert [(c.candidate, list(zip(c.doc, c.words, strict=True))) for c in found[1:]] == kept[:4]
     assert unread_blocks(example, replace(OURS, max_contexts=5)) == len(kept[4:])
-
-
-@few
-@given(pages())
-def test_one_word_has_one_entry_in_the_map(example: Example) -> None:
-    found = contexts(example, OURS)
-    sequence = words(found, OURS)
-    assert len(sequence.words) == len(sequence.doc)
-    assert [sequence.words[i] for i in sequence.markers] == [m for c in found for m in c.markers]
-    for i, (word, doc) in enumerate(zip(sequence.words, sequence.doc, strict=True)):
-        assert (doc == -1) == (i in sequence.markers)
-        assert doc == -1 or word == example.tokens[doc]

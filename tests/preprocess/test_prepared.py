@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -206,8 +206,13 @@ def test_another_request_does_not_reuse_it(
         assert read_manifest(out, other.description) is None
 
 
-@pytest.mark.parametrize("name", [MANIFEST, SHARD, DEAD_LETTERS, EXAMPLES])
-@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *product([MANIFEST, SHARD, DEAD_LETTERS, EXAMPLES], ["missing", "cut", "flipped"]),
+        (MANIFEST, "version"),
+    ],
+)
 def test_damage_is_found_logged_and_made_good(
     job_request: Request,
     completed: Windows,
@@ -221,6 +226,8 @@ def test_damage_is_found_logged_and_made_good(
         (out / name).unlink()
     elif damage == "flipped":
         flip(out / name, -20)
+    elif damage == "version":
+        of_earlier_version(out / name, shards={SHARD: 1})
     else:
         os.truncate(out / name, (out / name).stat().st_size // 2)
     again = prepare(job_request, out)
@@ -232,17 +239,6 @@ def test_damage_is_found_logged_and_made_good(
     messages = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(messages) == (not (name == MANIFEST and damage == "missing"))
     assert all(name in message for message in messages)
-
-
-def test_windows_of_an_earlier_version_are_made_again(
-    job_request: Request, completed: Windows, out: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    before = folder_bytes(out)
-    of_earlier_version(out / MANIFEST, shards={SHARD: 1})
-    assert not prepare(job_request, out).reused
-    assert folder_bytes(out) == before
-    (message,) = caplog.messages
-    assert str(out / MANIFEST) in message and "version" in message
 
 
 def test_the_folder_has_the_examples_of_the_input(job_request: Request, completed: Windows) -> None:
@@ -285,13 +281,6 @@ def test_an_error_while_writing_names_the_folder(job_request: Request, out: Path
         prepare(job_request, out)
     assert (caught.value.errno, Path(caught.value.filename).parent) == (errno.EFBIG, out)
     assert not out.exists()
-
-
-def test_each_record_is_decoded_once(job_request: Request, out: Path, decoded: list[int]) -> None:
-    with Questions.open(job_request.questions.files) as questions:
-        assert len(decoded) == 1
-        prepare(replace(job_request, questions=questions), out)
-    assert len(decoded) == RECORDS
 
 
 @pytest.mark.parametrize("n_shards", [1, 2, 5])

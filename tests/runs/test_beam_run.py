@@ -213,13 +213,9 @@ def test_files_model_and_temporary_files_with_uris(
     assert [path for path in (tmp_path / "temp").rglob("*") if path.is_file()] == [left]
 
 
-@pytest.fixture
-def good_pool(tmp_path: Path) -> Iterator[str]:
-    """The address of a pool of Beam's workers in another folder."""
-    yield from start_pool(tmp_path, {"PYTHONPATH": ROOT})
-
-
-def start_pool(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+@contextlib.contextmanager
+def worker_pool(folder: Path, **environment: str) -> Iterator[list[str]]:
+    """The options for a pool of Beam's workers in another folder."""
     (folder / "elsewhere").mkdir()
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     code = (
@@ -229,33 +225,26 @@ def start_pool(folder: Path, environment: dict[str, str]) -> Iterator[str]:
     )
     pool = started("-c", code, folder=folder / "elsewhere", PATH=path, **environment)
     with pool as process:
-        yield first_line(process)
+        address = f"--environment_config={first_line(process)}"
+        yield [*EMBEDDED, "--environment_type=EXTERNAL", address]
         process.communicate()  # which closes its input, at which it stops the workers
-
-
-def external(address: str) -> list[str]:
-    return [*EMBEDDED, "--environment_type=EXTERNAL", f"--environment_config={address}"]
 
 
 @pytest.mark.slow
 def test_workers_in_another_folder(
-    data: list[str],
-    tiny_model: Path,
-    tmp_path: Path,
-    good_pool: str,
-    monkeypatch: pytest.MonkeyPatch,
+    data: list[str], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They see relative paths of this process, of files and of pages, as paths from the root."""
     monkeypatch.chdir(tmp_path)
-    options = external(good_pool)
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "lake.txt").write_text("The lake is old.\n\nThe lake is deep.")
     write_lines(tmp_path / "q.jsonl", [{"id": 7, "question": "is it deep", "page": "lake"}])
     names = ["a.jsonl", "b.jsonl", "q.jsonl"]
-    found, expected = (
-        run(job(names, tiny_model, Path(folder), runner, options, pages="pages"))
-        for folder, runner in (("beam", "PortableRunner"), ("local", None))
-    )
+    with worker_pool(tmp_path, PYTHONPATH=ROOT) as options:
+        found, expected = (
+            run(job(names, tiny_model, Path(folder), runner, options, pages="pages"))
+            for folder, runner in (("beam", "PortableRunner"), ("local", None))
+        )
     assert_equal(found, expected)
     assert found.beam is not None and found.beam["job_id"].startswith("job-")
 
@@ -264,9 +253,8 @@ def test_workers_in_another_folder(
 def test_workers_without_the_engine(data: list[str], tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    pool = contextlib.contextmanager(start_pool)
-    with pool(tmp_path, {"PYTHONPATH": path, "MISSING": "openvino"}) as address:
-        runner = job(data, tiny_model, tmp_path / "beam", "PortableRunner", external(address))
+    with worker_pool(tmp_path, PYTHONPATH=path, MISSING="openvino") as options:
+        runner = job(data, tiny_model, tmp_path / "beam", "PortableRunner", options)
         with pytest.raises(Error) as error:
             run(runner, profile="buckets+openvino")
     assert "pip install 'nq-pipeline[openvino]'" in str(error.value)
