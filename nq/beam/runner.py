@@ -17,6 +17,7 @@ import socket
 import threading
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ class Finished:
     runner: str
     job_name: str | None
     job_id: str | None
-    counters: Mapping[str, int]
+    counters: Counter[str]
     distributions: Mapping[str, tuple[int, int]]
 
 
@@ -200,7 +201,7 @@ def execute(
         runner,
         parsed.view_as(GoogleCloudOptions).job_name,
         job_id and str(job_id),
-        {one.key.metric.name: one.result or 0 for one in metrics["counters"]},
+        Counter({one.key.metric.name: one.result or 0 for one in metrics["counters"]}),
         {
             one.key.metric.name: (one.result.sum, one.result.count)
             for one in metrics["distributions"]

@@ -161,17 +161,15 @@ def _description(finished: Finished, workers: int, counters: Counters) -> dict[s
     """Returns runner, job and metrics of a pipeline as JSON values."""
     counts = finished.counters
     model, load = (finished.distributions.get(name, (0, 0)) for name in (MODEL_S, LOAD_S))
-    examples = counts.get("examples", 0)
-    dead_letters = counts.get("dead_letters", 0)
     return {
         "runner": finished.runner,
         "job_name": finished.job_name,
         "job_id": finished.job_id,
         "workers": workers,
         "metrics": {
-            "records": examples + dead_letters,
-            "dead_letters": dead_letters,
-            "windows": counts.get("windows", 0),
+            "records": counts["examples"] + counts["dead_letters"],
+            "dead_letters": counts["dead_letters"],
+            "windows": counts["windows"],
             "parts": model[1],
             "model_s": model[0] / 1e6,
             "models": load[1],

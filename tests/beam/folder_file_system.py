@@ -24,12 +24,15 @@ def plain(path: str) -> str:
     return path.removeprefix(PREFIX)
 
 
-def _local(name: str) -> Callable[..., Any]:
+def _local(name: str, n_uris: int = 1) -> Callable[..., Any]:
     """Returns a method that calls the one of Beam's local file system with the paths of URIs."""
 
-    def method(self: Any, uris: str | list[str], *others: Any, **named: Any) -> Any:
-        paths = list(map(plain, uris)) if isinstance(uris, list) else plain(uris)
-        return getattr(self.local, name)(paths, *others, **named)
+    def paths(uris: str | list[str]) -> str | list[str]:
+        return list(map(plain, uris)) if isinstance(uris, list) else plain(uris)
+
+    def method(self: Any, *arguments: Any, **named: Any) -> Any:
+        uris, others = arguments[:n_uris], arguments[n_uris:]
+        return getattr(self.local, name)(*map(paths, uris), *others, **named)
 
     return method
 
@@ -40,6 +43,7 @@ class FolderFileSystem(FileSystem):  # type: ignore[misc]
     mkdirs, create, open = _local("mkdirs"), _local("create"), _local("open")
     exists, size = _local("exists"), _local("size")
     last_updated, checksum = _local("last_updated"), _local("checksum")
+    copy, rename = _local("copy", 2), _local("rename", 2)
 
     def __init__(self, pipeline_options: Any) -> None:
         super().__init__(pipeline_options)
@@ -69,13 +73,6 @@ class FolderFileSystem(FileSystem):  # type: ignore[misc]
     def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
         for one in self.local._list(plain(dir_or_prefix)):
             yield FileMetadata(uri(one.path), one.size_in_bytes, one.last_updated_in_seconds)
-
-    def copy(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
-        self.local.copy(*(list(map(plain, n)) for n in (source_file_names, destination_file_names)))
-
-    def rename(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
-        names = source_file_names, destination_file_names
-        self.local.rename(*(list(map(plain, one)) for one in names))
 
     def metadata(self, path: str) -> FileMetadata:
         one = self.local.metadata(plain(path))

@@ -23,6 +23,7 @@ from nq.preprocess.tokenizers.base import Tokenizer
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.records import Example, Features
 from tests.preprocess.synthetic_examples import few, pages, plain_words
+from tests.preprocess.test_features import labels
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "compat"
 
@@ -55,12 +56,6 @@ def inference_rows(made: Features) -> list[dict[str, Any]]:
     return found
 
 
-def training_rows(made: Features) -> list[dict[str, Any]]:
-    columns = (made.start_positions, made.end_positions, made.answer_types)
-    labels = zip(*(c.tolist() for c in columns if c is not None), strict=True)
-    return [{"target": list(label)} for label in labels]
-
-
 @pytest.mark.parametrize("run", RUNS, ids=[f"{r['page']}-{r['compat']}" for r in RUNS])
 def test_features_are_those_of_the_originals(run: dict[str, Any]) -> None:
     config = WindowConfig(compat=run["compat"], **run["windows"])
@@ -71,7 +66,7 @@ def test_features_are_those_of_the_originals(run: dict[str, Any]) -> None:
     )
     if run["training"]:
         made = training_features(example, tokenizer, config, Sampling(1.0, 1))
-        assert training_rows(made) == run["rows"]
+        assert [{"target": list(label)} for label in labels(made)] == run["rows"]
     else:
         assert inference_rows(features(example, tokenizer, config)) == run["rows"]
 

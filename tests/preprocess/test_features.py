@@ -153,9 +153,8 @@ def rows(made: Features) -> dict[str, list[Any]]:
 
 
 def labels(made: Features) -> list[tuple[int, int, int]]:
-    columns = (made.start_positions, made.end_positions, made.answer_types)
-    assert all(column is not None for column in columns)
-    return list(zip(*(column.tolist() for column in columns if column is not None), strict=True))
+    columns: list[Any] = [made.start_positions, made.end_positions, made.answer_types]
+    return list(map(tuple, np.stack(columns, axis=1).tolist()))
 
 
 @few

@@ -4,7 +4,6 @@ import re
 import string
 import unicodedata
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,6 @@ def basic_tokens(text: str, lowercase: bool = True) -> list[str]:
     return "".join(f" {c} " if _is_punctuation(c) else c for c in cleaned).split()
 
 
-@lru_cache(maxsize=65536)
 def _clean_char(char: str) -> str:
     """Returns what replaces a character: nothing, a blank, itself, or itself between blanks."""
     if char in "\t\n\r":
@@ -128,6 +126,5 @@ def _clean_char(char: str) -> str:
     return f" {char} " if _CJK.match(char) else char
 
 
-@lru_cache(maxsize=65536)
 def _is_punctuation(char: str) -> bool:
     return char in string.punctuation or unicodedata.category(char).startswith("P")
