@@ -162,17 +162,18 @@ class _MakeWindows(beam.DoFn):  # type: ignore[misc]
             return
         if self.output == "groups":
             stored = stored_example(source, item, rows, self.windows)
-            unread = stored.unread_blocks
+            counts = stored.counts
             yield stored
         else:
-            unread = unread_blocks(item, self.windows)
-        for name, count in vars(WindowCounts.of_example(len(rows), unread)).items():
+            counts = WindowCounts.of_example(len(rows), unread_blocks(item, self.windows))
+        for name, count in vars(counts).items():
             self.counters[name].inc(count)
         if self.output == "windows":
             yield from encode_records(rows, source, self.windows.switches.id_name)
         elif self.output == "examples":
             columns = example_rows(source, rows)
-            yield Windowed(item, columns, source, unread, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            yield Windowed(item, columns, source, counts.unread_blocks, seconds)
 
 
 def example_rows(source: Source, features: Features) -> Columns:

@@ -91,8 +91,7 @@ class StoredExample(NamedTuple):
     source: Source
     example: bytes
     records: bytes
-    n_windows: int
-    unread_blocks: int
+    counts: WindowCounts
     example_id: ExampleId
     question: str
 
@@ -109,8 +108,7 @@ def stored_example(
         source,
         stored,
         records,
-        len(rows),
-        unread_blocks(example, windows),
+        WindowCounts.of_example(len(rows), unread_blocks(example, windows)),
         example.example_id,
         example.question,
     )
@@ -251,8 +249,7 @@ class ShardWriter:
                 shard[WINDOWS] += one.records
                 if EXAMPLES in shard:
                     shard[EXAMPLES] += one.example
-                of_example = WindowCounts.of_example(one.n_windows, one.unread_blocks)
-                for name, count in vars(of_example).items():
+                for name, count in vars(one.counts).items():
                     counts[name] += count
                 if len(shard[WINDOWS]) >= SHARD_BYTES:
                     yield self._publish(shard)

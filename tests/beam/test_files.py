@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from nq.beam import files
-from nq.beam.transforms import read_share
 from nq.errors import DamagedError, Error
-from nq.formats import inputs
 from nq.questions import Questions, mention_unnamed_pages
-from nq.records import DeadLetter
 from nq.storage import sha256
 from tests.beam.folder_file_system import uri
 from tests.support.nq_records import simplified, to_line, write_lines
@@ -41,17 +38,6 @@ def test_files_are_found_by_patterns(data: Path) -> None:
         files.BEAM.found([uri(data / "*.csv")])
     with pytest.raises(ValueError, match="s3"):
         files.BEAM.found(["other-s3://bucket/dev.jsonl"])
-
-
-@pytest.mark.parametrize("share", [(0, 1), (1, 2)])
-def test_records_are_those_of_the_file(data: Path, share: tuple[int, int]) -> None:
-    path = str(data / "a.jsonl")
-    expected = list(inputs.read_records(path, 0, share, limit=3))
-    records = list(read_share((0, *share), [uri(path)], [3], None))
-    for (source, item), (plain_source, plain) in zip(records, expected, strict=True):
-        assert (source.path, source.line) == (uri(path), plain_source.line)
-        assert getattr(item, "example_id", 0) == getattr(plain, "example_id", 0)
-        assert not isinstance(plain, DeadLetter) or item.reason == plain.reason  # type: ignore[union-attr]
 
 
 def digest(path: Path) -> str:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from nq.beam import Decide, MakeWindows, ReadQuestions, ScoreWindows
 from nq.beam.score import _MakeParts
 from nq.config import WindowConfig
-from nq.formats import inputs
 from nq.formats.tfrecord import raw_records
 from nq.inference.scorer import parts
 from nq.preprocess.features import Sampling
@@ -59,21 +58,6 @@ def test_windows_are_those_of_nq_preprocess(
     assert (counters["examples"], counters["dead_letters"]) == (12, 2)
     assert counters["windows"] == len(records)
     assert (counters["unread_blocks"], counters["truncated_pages"]) == (0, 0)
-
-
-def test_questions_are_those_of_the_files(files: list[str]) -> None:
-    expected = [
-        (source, item.example_id if isinstance(item, Example) else item)
-        for index, path in enumerate(files)
-        for source, item in inputs.read_records(path, index)
-    ]
-    for limit, workers in ((None, 1), (9, 3)):
-        with beam.Pipeline(options=IN_MEMORY) as pipeline:
-            questions = pipeline | ReadQuestions(files, limit, workers=workers)
-            ids = questions | beam.MapTuple(
-                lambda source, item: (source, getattr(item, "example_id", item))
-            )
-            assert_that(ids, equal_to(expected[:limit]))
 
 
 @pytest.mark.parametrize("limit", [None, 1])
