@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from nq.beam import files
+from nq.beam.transforms import read_share
 from nq.errors import DamagedError, Error
 from nq.questions import Questions, mention_unnamed_pages
+from nq.records import Source
 from nq.storage import sha256
 from tests.beam.folder_file_system import uri
 from tests.support.nq_records import simplified, to_line, write_lines
@@ -38,6 +40,12 @@ def test_files_are_found_by_patterns(data: Path) -> None:
         files.BEAM.found([uri(data / "*.csv")])
     with pytest.raises(ValueError, match="s3"):
         files.BEAM.found(["other-s3://bucket/dev.jsonl"])
+
+
+def test_records_have_the_name_of_their_file(data: Path) -> None:
+    path = uri(data / "a.jsonl")
+    sources = [source for source, _ in read_share((0, 0, 2), [path], [3], None)]
+    assert sources == [Source(0, path, 1), Source(0, path, 3)]
 
 
 def digest(path: Path) -> str:
