@@ -3,15 +3,13 @@
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from os.path import isfile
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast, overload
-
-import numpy as np
-import orjson
+from typing import Any, Self, cast, overload
 
 from nq import hub
 from nq.answers import Answer, Page, Selection
@@ -21,7 +19,6 @@ from nq.config import DecisionConfig, WindowConfig
 from nq.errors import Error, check_argument, is_count
 from nq.formats.documents import page_of
 from nq.formats.inputs import is_file_name, read_page
-from nq.formats.natural_questions import decode_simplified
 from nq.formats.own_data import files_in
 from nq.index import BlockIndex
 from nq.inference.batches import Shape
@@ -38,7 +35,7 @@ from nq.inference.scorer import (
     Steps,
     answers,
     concatenate,
-    no_progress,
+    split_examples,
     windowed,
 )
 from nq.model.model import Model
@@ -46,7 +43,8 @@ from nq.model.runtime import use_device
 from nq.postprocess.decision import RankedPrediction
 from nq.preprocess.contexts import unread_blocks
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.records import Alternative, Example, FloatArray, Prediction, Windowed, YesNo
+from nq.questions import read_examples
+from nq.records import Alternative, Columns, Example, Prediction, Windowed, YesNo
 from nq.text import visible
 from nq.transformers_pipeline import (
     DOC_STRIDE,
@@ -63,8 +61,6 @@ from nq.transformers_pipeline import (
 )
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 Document = Page | str | Path
 """A page, its text or HTML, or its file."""
@@ -88,6 +84,7 @@ class Reader:
         profile: the optimizations.
         windows: how pages become windows.
         decision: how scores become answers.
+        index: ranks the blocks of several documents; ``None`` without a dual encoder.
     """
 
     def __init__(self, spec: ScorerSpec, makes_index: bool = False) -> None:
@@ -99,10 +96,10 @@ class Reader:
         scorer = load_scorer(spec)
         self._scorer = _SharedScorer(scorer)
         dual_encoder = vector_scorer(scorer)
-        self._index: BlockIndex | None = None
+        self.index: BlockIndex | None = None
         if dual_encoder is not None:
             lock = self._scorer.lock
-            self._index = BlockIndex(dual_encoder, model.parts[0], lock, makes_index)
+            self.index = BlockIndex(dual_encoder, model.parts[0], lock, makes_index)
         self._spec = spec
         self._predictor: Predictor | None = None
         is_squad_reader = model.ranker is None and model.reader.files.is_squad_reader
@@ -238,14 +235,13 @@ class Reader:
             context_windows = self._context_windows(pairs, max_seq_len, doc_stride)
             answers = (
                 one.answers(
-                    start,
-                    end,
+                    logits,
                     top_k,
                     handle_impossible_answer,
                     max_answer_len,
                     align_to_words,
                 )
-                for one, start, end in self._with_logits(context_windows)
+                for one, logits in self._with_logits(context_windows)
             )
         results = [spans if top_k > 1 else spans[0] for spans in answers]
         return results if several else results[0]
@@ -269,7 +265,7 @@ class Reader:
     def close(self) -> None:
         """Frees the model; later calls of other methods raise ``nq.Error``."""
         self._scorer.close()
-        self._predictor = self._index = None
+        self._predictor = self.index = None
 
     def __enter__(self) -> Self:
         return self
@@ -281,20 +277,11 @@ class Reader:
         """Returns a page; of several documents one with the best blocks for a question."""
         given = source if isinstance(source, list) else [source]
         check_argument(bool(given), "page", given, "a list with at least one page")
-        documents = [one for part in given for one in _documents(part)]
-        return self.select(question, documents, _page, any(map(_is_folder, given)))
-
-    def select(
-        self,
-        question: str,
-        documents: Sequence[T],
-        read: Callable[[T], Page],
-        skip_bad: bool = False,
-        progress: Callable[[str, int, int], None] = no_progress,
-    ) -> Page:
-        """Returns a page with the best blocks of documents (``nq.collection.select_page``)."""
-        windows = self.windows
-        return select_page(question, documents, read, windows, skip_bad, progress, self._index)
+        documents = list[Document]()
+        for one in given:
+            documents += map(Path, files_in(str(one))) if _is_folder(one) else [one]
+        has_folder = any(map(_is_folder, given))
+        return select_page(question, documents, _page, self.windows, has_folder, index=self.index)
 
     def _answers(
         self, examples: Iterable[Example], decision: DecisionConfig | None = None
@@ -322,8 +309,8 @@ class Reader:
 
     def _with_logits(
         self, windows: Iterator[ContextWindows]
-    ) -> Iterator[tuple[ContextWindows, FloatArray, FloatArray]]:
-        """Yields windows with their logits of starts and of ends."""
+    ) -> Iterator[tuple[ContextWindows, Columns]]:
+        """Yields windows with their logits."""
         longest = self.windows.max_seq_length
         spec = self._spec
         while group := list(islice(windows, PART_BATCHES * spec.batch_size)):
@@ -334,10 +321,7 @@ class Reader:
                 predictor.shape = Shape(spec.batch_size, rows["input_ids"].shape[1])
                 logits = predictor.scores(rows)
                 self._predictor = predictor
-            ends = np.cumsum([len(one.ranges) for one in group]).tolist()
-            for one, end in zip(group, ends, strict=True):
-                own = slice(end - len(one.ranges), end)
-                yield one, logits["start_logits"][own], logits["end_logits"][own]
+            yield from zip(group, split_examples(rows, logits), strict=True)
 
 
 class _SharedScorer(ScorerWrapper):
@@ -402,11 +386,6 @@ def _in_words(
 
 def _is_folder(source: object) -> bool:
     return isinstance(source, Path) and source.is_dir()
-
-
-def _documents(source: Document) -> Sequence[Document]:
-    """Returns the documents in a folder, or the one that is given."""
-    return [Path(name) for name in files_in(str(source))] if _is_folder(source) else [source]
 
 
 def _page(source: Document | None) -> Page:
@@ -509,9 +488,4 @@ def checked_scorer(model: Model, profile: Profile, batch_size: int) -> ScorerSpe
     if model.advice:
         log.info("%s", model.advice)
     spec = ScorerSpec(model, profile, batch_size, adaptive=True)
-    return spec.calibrated(_sample_examples)
-
-
-def _sample_examples() -> Iterator[Example]:
-    records = map(orjson.loads, bundled_sample().read_bytes().splitlines())
-    return map(decode_simplified, records)
+    return spec.calibrated(partial(read_examples, bundled_sample()))

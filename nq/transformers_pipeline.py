@@ -20,11 +20,12 @@ import numpy as np
 
 from nq.errors import check_argument
 from nq.formats.documents import page_from_text
+from nq.inference.reduction import LOGITS
 from nq.postprocess.ranking import Ranking
 from nq.postprocess.spans import softmax
-from nq.preprocess.features import window_ranges
+from nq.preprocess.features import window_ranges, window_rows
 from nq.preprocess.tokenizers.base import TextPieces, Tokenizer
-from nq.records import Columns, Example, FloatArray, IntArray
+from nq.records import Columns, Example, IntArray
 
 MAX_ANSWER_LEN = 15
 MAX_SEQ_LEN = 384
@@ -131,7 +132,12 @@ def span_answers(
             is_first = not _is_given(ranking, best)
             empty = _answer((max if is_first else min)(best, 1 - best))
             answers.insert(0 if is_first else len(answers), empty)
-        yield sorted(answers, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
+        yield best_first(answers, top_k)
+
+
+def best_first(answers: Iterable[SpanAnswer], top_k: int) -> list[SpanAnswer]:
+    """Returns the ``top_k`` best answers, or an empty one if there is none."""
+    return sorted(answers, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
 
 
 def _is_given(ranking: Ranking, short_probability: float) -> bool:
@@ -150,7 +156,7 @@ class ContextWindows:
     """The windows of a question and its context, as a Hugging Face model knows them.
 
     Args:
-        rows: the inputs of the model, each ``[W, L]``; ``token_map`` has the context's pieces.
+        rows: as of ``nq.records.Features``; ``token_map`` has the context's pieces.
         ranges: the half-open range of pieces of the context in each window.
         first: the position of the first of them.
     """
@@ -180,37 +186,24 @@ class ContextWindows:
         name, value = ("question", question) if 2 * room <= length else ("doc_stride", overlap)
         check_argument(overlap < room, name, value, expected)
         ranges = window_ranges(len(pieces.ids), room, room - overlap) or [(0, 0)]
-        shape = len(ranges), length
-        ids = np.full(shape, tokenizer.pad_id, np.int32)
-        token_map = np.full(shape, -1, np.int32)
-        mask, segments = np.zeros((2, *shape), np.int32)
-        first = len(head)
-        for row, (start, end) in enumerate(ranges):
-            window = [*head, *pieces.ids[start:end], tokenizer.sep_id]
-            last = len(window)
-            ids[row, :last] = window
-            mask[row, :last] = 1
-            segments[row, first:last] = tokenizer.segments
-            token_map[row, first : last - 1] = range(start, end)
-        rows = {
-            "input_ids": ids,
-            "input_mask": mask,
-            "segment_ids": segments,
-            "token_map": token_map,
-        }
-        rows["window_ids"] = np.stack([np.arange(len(ids)), np.full(len(ids), len(ids))], axis=1)
-        return cls(context, pieces, rows, ranges, first)
+        ids = np.array([*pieces.ids, tokenizer.pad_id])
+        every = np.arange(len(ids))
+        edges = np.array(ranges)
+        rows = window_rows(head, ids, every, edges, length, int(tokenizer.segments), tokenizer)
+        rows["window_ids"] = np.stack(
+            [np.arange(len(edges)), np.full(len(edges), len(edges))], axis=1
+        )
+        return cls(context, pieces, rows, ranges, len(head))
 
     def answers(
         self,
-        start: FloatArray,
-        end: FloatArray,
+        logits: Columns,
         top_k: int,
         handle_impossible_answer: bool,
         max_answer_len: int,
         align_to_words: bool,
     ) -> list[SpanAnswer]:
-        """Returns the answers of the pipeline, from logits ``[W, L]`` of starts and ends.
+        """Returns the answers of the pipeline, from the logits of starts and ends.
 
         Of those with the same text the first one in the context has the place.
         """
@@ -219,8 +212,7 @@ class ContextWindows:
         limit = 2 * top_k + SPARE_SPANS if align_to_words else top_k
         for row, (first, last) in enumerate(self.ranges):
             inside = [0, *range(self.first, self.first + last - first)]
-            starts = softmax(start[row, inside])
-            ends = softmax(end[row, inside])
+            starts, ends = (softmax(logits[name][row, inside]) for name in LOGITS[:2])
             empty["score"] = min(empty["score"], float(starts[0] * ends[0]))
             products = np.tril(np.triu(np.outer(starts[1:], ends[1:])), max_answer_len - 1)
             best = np.argsort(-products, axis=None, kind="stable")[:limit]
@@ -237,7 +229,7 @@ class ContextWindows:
         found = list(answers.values())
         if handle_impossible_answer:
             found.append(empty)
-        return sorted(found, key=lambda one: -one["score"])[:top_k] or [_answer(0.0)]
+        return best_first(found, top_k)
 
     def _places(self, first: int, last: int, align_to_words: bool) -> IntArray:
         """Returns the character range of each piece in a window, or of its word, ``[P, 2]``."""

@@ -103,7 +103,8 @@ def test_the_piece_of_a_blank_alone_is_no_letter_of_the_next_word(tmp_path: Path
     blanks = ids == tokenizer.piece_id("\u2581")
     start, end = np.zeros((2, 1, len(ids)), np.float32)
     start[0, first] = end[0, np.flatnonzero(blanks)[-1]] = 9
-    (best,) = windows.answers(start, end, 1, False, 15, align_to_words=False)
+    logits = {"start_logits": start, "end_logits": end}
+    (best,) = windows.answers(logits, 1, False, 15, align_to_words=False)
     assert best["answer"].strip() == "of"
-    (best,) = windows.answers(start, end, 1, False, 15, align_to_words=True)
+    (best,) = windows.answers(logits, 1, False, 15, align_to_words=True)
     assert best["answer"] == context

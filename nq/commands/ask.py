@@ -94,6 +94,7 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
     page = _read_page(files[0], args.record, process) if len(files) == 1 else None
     if page is None and args.record is not None:
         raise terminal.UsageError("--record is for a single jsonl file")
+    from nq.collection import select_page
     from nq.reader import BATCH_SIZE, Reader, checked_scorer
 
     model = arguments.open_model(args)
@@ -112,8 +113,9 @@ def _ask(args: argparse.Namespace, process: PageProcess) -> int:
         for text in _questions() if question is None else [question]:
             best = page
             if best is None:
+                paths = list(map(Path, files))
                 with ProgressBars() as bars:
-                    best = reader.select(text, list(map(Path, files)), read, True, bars)
+                    best = select_page(text, paths, read, reader.windows, True, bars, reader.index)
             answer = reader.ask(text, best, args.top)
             _mention_unread(answer, len(files))
             if args.json:

@@ -40,6 +40,7 @@ from nq.records import (
     UNLABELLED,
     Annotation,
     AnswerType,
+    Columns,
     Context,
     Example,
     Features,
@@ -367,24 +368,47 @@ class _WindowBuilder:
         last = int(np.searchsorted(self.chars[:, 1], end))
         return min(first, last), max(first, last)  # they cross where pieces share a character
 
-    def rows(self, kept: IntArray) -> dict[str, IntArray]:
+    def rows(self, kept: IntArray) -> Columns:
         """Returns the integer rows ``[len(kept), L]`` of the windows with those numbers."""
-        offset = self.offset
         tokenizer = self.tokenizer
-        start, end = self.ranges[kept, 0, None], self.ranges[kept, 1, None]
-        pos = np.arange(self.config.max_seq_length)[None, :]
-        piece = start + pos - offset
-        in_span = (pos >= offset) & (piece < end)
-        last = offset + (end - start)
-        piece = np.where(in_span, piece, 0)
-        ids = np.where(in_span, self.pieces[piece], tokenizer.pad_id)
-        separators = [tokenizer.sep_id] * self.separators
-        ids[:, :offset] = [tokenizer.cls_id, *self.query, *separators]
-        np.put_along_axis(ids, last, tokenizer.sep_id, axis=1)
-        mask = pos <= last
-        return {
-            "input_ids": ids.astype(np.int32),
-            "input_mask": mask.astype(np.int32),
-            "segment_ids": np.where(mask & (pos >= offset), self.segment, 0).astype(np.int32),
-            "token_map": np.where(in_span, self.doc[piece], -1).astype(np.int32),
-        }
+        head = [tokenizer.cls_id, *self.query, *[tokenizer.sep_id] * self.separators]
+        length = self.config.max_seq_length
+        ranges = self.ranges[kept]
+        return window_rows(head, self.pieces, self.doc, ranges, length, self.segment, tokenizer)
+
+
+def window_rows(
+    head: Sequence[int],
+    pieces: IntArray,
+    doc: IntArray,
+    ranges: IntArray,
+    length: int,
+    segment: int,
+    tokenizer: Tokenizer,
+) -> Columns:
+    """Returns the integer rows ``[W, L]`` of windows, the columns ``WINDOW_COLUMNS``.
+
+    Args:
+        head: the pieces before the page: [CLS], question and separators.
+        pieces, doc: ``[P]`` piece and document token of each piece of the page; there is one.
+        ranges: ``[W, 2]`` the pieces of each window.
+        length: of a row.
+        segment: that of the page.
+    """
+    offset = len(head)
+    start, end = ranges[:, :1], ranges[:, 1:]
+    pos = np.arange(length)[None, :]
+    piece = start + pos - offset
+    in_span = (pos >= offset) & (piece < end)
+    last = offset + (end - start)
+    piece = np.where(in_span, piece, 0)
+    ids = np.where(in_span, pieces[piece], tokenizer.pad_id)
+    ids[:, :offset] = head
+    np.put_along_axis(ids, last, tokenizer.sep_id, axis=1)
+    mask = pos <= last
+    return {
+        "input_ids": ids.astype(np.int32),
+        "input_mask": mask.astype(np.int32),
+        "segment_ids": np.where(mask & (pos >= offset), segment, 0).astype(np.int32),
+        "token_map": np.where(in_span, doc[piece], -1).astype(np.int32),
+    }
