@@ -21,7 +21,7 @@ from experiments import picture
 from experiments.peers.models import PEERS
 from nq.commands import main as console
 from nq.formats import inputs, outputs, own_data
-from nq.inference.choice import default_choice
+from nq.inference.profile import default_choice
 from tests.support.child_processes import ROOT, python
 
 PAGES = {

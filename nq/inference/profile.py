@@ -10,12 +10,12 @@ A profile is data: it changes a few settings that inference reads.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from nq import extras
+from nq import extras, processor
 from nq.errors import Error, check_argument
 from nq.text import did_you_mean
 
@@ -30,6 +30,25 @@ ONNX = "onnx"
 ENGINE_EXTRAS = {TENSORFLOW: "cpu", OPENVINO: "openvino", ONNX: "onnx"}
 """Maps each engine to the extra that installs its packages."""
 BASELINE_HELP = "graph mode in float32, no compiler, TensorFlow's graph rewrites disabled"
+
+CANDIDATES = {
+    "CPU": (
+        "mixed+buckets+openvino",
+        "buckets+openvino",
+        "mixed+grappler+frozen+buckets",
+        "grappler+frozen+buckets",
+        "mixed+grappler+buckets",
+        "grappler+buckets",
+    ),
+    "GPU": (
+        "mixed+xla+grappler+buckets",
+        "mixed+xla+grappler+frozen+buckets",
+        "mixed+grappler+buckets",
+        "xla+grappler+buckets",
+        "grappler+buckets",
+    ),
+}
+"""By device, the profiles that are mostly the fastest first."""
 
 GRAPPLER_OFF = {"disable_meta_optimizer": True}
 GRAPPLER_ON = {
@@ -203,17 +222,6 @@ class Profile:
         """The optimizations of this profile that use the decision margin."""
         return tuple(n for n, o in OPTIMIZATIONS.items() if n in self.names and o.needs_ranking)
 
-    def no_gain(self, places: Iterable[str]) -> dict[str, str]:
-        """Returns the optimizations that usually gain nothing in these places, with the reasons.
-
-        >>> Profile("mixed+xla").no_gain(["CPU"])
-        {'xla': 'XLA is made for GPUs'}
-        """
-        here = {*self.names, *places}
-        own = [n for n in OPTIMIZATIONS if n in self.names]
-        reasons = ((name, OPTIMIZATIONS[name].no_gain) for name in own)
-        return {name: why[place] for name, why in reasons for place in why if place in here}
-
     @property
     def required_extras(self) -> tuple[str, ...]:
         """The extras that install the packages that this profile needs."""
@@ -269,6 +277,40 @@ def reader_profile(on_gpu: bool | None = None) -> Profile:
         return Profile(DEFAULT_PROFILE)
     candidates = [Profile(name) for name in (OPENVINO, ONNX, DEFAULT_PROFILE)]
     return next((one for one in candidates if not one.missing()), candidates[0])
+
+
+def default_choice(device: str, prune: bool = False, mixed: bool = True) -> str:
+    """Returns the first candidate that is installed and fast here; ``prune`` is added on request.
+
+    It is one without ``mixed`` on request, and on a CPU without fast bfloat16. If none is
+    installed, it is the fastest, whose packages are to be installed.
+    """
+    has_mixed = mixed and (device != "CPU" or processor.has_fast_bfloat16())
+    named = map(Profile, CANDIDATES[device])
+    fast = [one for one in named if has_mixed or not one.changes.mixed]
+    chosen = next((one for one in fast if not one.missing()), fast[0])
+    return str(Profile(chosen.names | ({"prune"} if prune else set())))
+
+
+def without_gain(profile: Profile, device: str) -> str:
+    """Returns why a profile is usually not fast on a device of this machine, and what is.
+
+    It is empty if all its optimizations may gain.
+    """
+    places = {*profile.names, device}
+    if device == "CPU" and not processor.has_fast_bfloat16():
+        places.add(SLOW_BFLOAT16)
+    reasons = {
+        name: why
+        for name, optimization in OPTIMIZATIONS.items()
+        for place, why in optimization.no_gain.items()
+        if name in profile.names and place in places
+    }
+    if not reasons:
+        return ""
+    texts = (f"{name} usually gains nothing here ({why})" for name, why in reasons.items())
+    choice = default_choice(device, profile.changes.prune)
+    return f"{'; '.join(texts)}; the default of --profile auto is {choice}"
 
 
 def describe() -> str:

@@ -12,9 +12,8 @@ from typing import Any
 
 from nq import extras, storage
 from nq.errors import DamagedError
-from nq.inference.choice import default_choice
 from nq.inference.load import tensorflow_device
-from nq.inference.profile import Profile
+from nq.inference.profile import Profile, default_choice
 from nq.model.model import Model
 from nq.postprocess.decision import RULES
 from nq.questions import Questions

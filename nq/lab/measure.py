@@ -23,8 +23,7 @@ from nq import extras, storage
 from nq.config import TrackingConfig
 from nq.errors import ChangedError, DamagedError, Error, check_argument, is_count
 from nq.formats import input_files
-from nq.inference.choice import CANDIDATES, default_choice
-from nq.inference.profile import BASELINE, THESIS, Profile, profiles
+from nq.inference.profile import BASELINE, CANDIDATES, THESIS, Profile, default_choice, profiles
 from nq.lab.choose import COMPARED, choices, comparison_key
 from nq.lab.compare import Answers
 from nq.lab.models import judged_answers, name_models, save_judged

@@ -15,10 +15,9 @@ from nq import storage
 from nq.beam.windows import by_workers
 from nq.evaluation.answer_files import Answered, answer
 from nq.formats.input_files import LOCAL, Files
-from nq.inference.choice import without_gain
 from nq.inference.instances import InstancePool, warn_if_too_few_cores
 from nq.inference.load import load_scorer
-from nq.inference.profile import TENSORFLOW
+from nq.inference.profile import TENSORFLOW, without_gain
 from nq.inference.scorer import Scorer, answers, score_examples
 from nq.memo import Memo
 from nq.model.runtime import import_tensorflow

@@ -9,9 +9,7 @@ import pytest
 from nq import extras, processor, storage
 from nq.bundle import bundled_sample
 from nq.config import DecisionConfig, WindowConfig
-from nq.inference import choice
-from nq.inference.choice import default_choice, without_gain
-from nq.inference.profile import Profile
+from nq.inference.profile import CANDIDATES, Profile, default_choice, without_gain
 from nq.lab import choose
 from nq.lab.choose import COMPARED, comparison_key, forget
 from nq.model.model import Model
@@ -23,7 +21,7 @@ from tests.support.nq_records import write_lines
 
 @pytest.fixture
 def job(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setitem(choice.CANDIDATES, "CPU", ("grappler+buckets",))
+    monkeypatch.setitem(CANDIDATES, "CPU", ("grappler+buckets",))
     monkeypatch.setattr(choose, "PAGE_TOKENS", 10**6)
     return Job([bundled_sample()], tiny_model, root=tmp_path, limit=3)
 

@@ -20,8 +20,7 @@ import nq
 from nq import extras, storage, tracking
 from nq.config import TrackingConfig
 from nq.errors import ChangedError, Error
-from nq.inference import choice
-from nq.inference.choice import default_choice
+from nq.inference.profile import CANDIDATES, default_choice
 from nq.lab import measure, rounds
 from nq.lab.choose import COMPARED
 from nq.lab.rows import Row
@@ -194,7 +193,7 @@ def test_a_failure_of_the_store_is_told_once_and_a_model_may_move(
     monkeypatch: pytest.MonkeyPatch,
     commands: Commands,
 ) -> None:
-    monkeypatch.setitem(choice.CANDIDATES, "CPU", (GIVEN,))
+    monkeypatch.setitem(CANDIDATES, "CPU", (GIVEN,))
     before, file = kept(continued.folder), continued.folder / COMPARED
     storage.write_json(file, storage.read_json(file) | {"recorded": []})
     moved = Path(shutil.copytree(tiny_model, tmp_path / "moved"))
@@ -261,7 +260,7 @@ def here(
     commands: Commands,
 ) -> Here:
     here = Here(data, tiny_model, commands, monkeypatch)
-    monkeypatch.setitem(choice.CANDIDATES, "CPU", (here.default,))
+    monkeypatch.setitem(CANDIDATES, "CPU", (here.default,))
     monkeypatch.chdir(tmp_path)
     here.use(here.answer)
     return here

@@ -18,7 +18,7 @@ from nq.commands.main import console
 from nq.config import TrackingConfig
 from nq.errors import Error
 from nq.evaluation.answer_files import PREDICTIONS
-from nq.inference.choice import default_choice
+from nq.inference.profile import default_choice
 from nq.lab.compare import compare_two
 from nq.lab.run_page import write_report
 from nq.model.model import Model
