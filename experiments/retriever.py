@@ -24,7 +24,7 @@ from experiments.training_data import write_records
 from nq.bundle import RANKER
 from nq.config import DecisionConfig
 from nq.evaluation.tuning import fold_of, tune_decision
-from nq.inference.prune import windows_to_compute
+from nq.inference.prune import best_positions, with_any
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.postprocess.ranking import rank
@@ -78,7 +78,7 @@ def pruned(
     """Returns the scores as ``prune`` gives them, and the share of windows that are computed."""
     config = finished.job.model.windows
     token_map = features(example, finished.tokenizer, config).token_map
-    computed = windows_to_compute(example, token_map, decision)
+    computed = with_any(best_positions(example, token_map, decision))
     values = {}
     for name in WindowScores.__slots__:
         column = getattr(scores, name)

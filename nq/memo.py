@@ -122,6 +122,16 @@ class Memo:
         storage.sync(to)
 
 
+def keep_newest(new: Path, pattern: str, count: int) -> None:
+    """Removes the oldest of the paths beside ``new`` that match, so that ``count`` stay with it.
+
+    It never removes ``new``, which a clock that was set back makes the oldest.
+    """
+    others = {*new.parent.glob(pattern)} - {new}
+    for old in sorted(others, key=lambda path: path.stat().st_mtime)[: 1 - count]:
+        _remove(old)
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

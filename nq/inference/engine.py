@@ -25,7 +25,7 @@ from nq.inference.batches import Shape
 from nq.inference.profile import Profile
 from nq.inference.reduction import Reduction
 from nq.inference.scorer import Rows
-from nq.memo import Memo
+from nq.memo import Memo, keep_newest
 from nq.model import checkpoint
 from nq.model.config import ModelConfig
 from nq.model.folder import ModelFolder
@@ -211,9 +211,7 @@ def load_graph(
             else:
                 size = format_bytes(sum(path.stat().st_size for path in folder.iterdir()))
                 log.info("the converted model is kept: %s in %s", size, folder)
-                others = {*memo.folder.glob("[!.]*")} - {folder}
-                for old in sorted(others, key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
-                    shutil.rmtree(old)  # never the new one, which a clock set back makes the oldest
+                keep_newest(folder, "[!.]*", KEPT)
                 return graph
     with tempfile.TemporaryDirectory(prefix="nq-graph-") as name, storage.naming(Path(name)):
         return written(Path(name))

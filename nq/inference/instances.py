@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
@@ -58,7 +58,7 @@ class InstancePool(Scorer):
             for number, own in enumerate(self.cores, 1):
                 word = "core" if len(own) == 1 else "cores"
                 name = f"instance {number} of {instances} ({word} {', '.join(map(str, own))})"
-                self.instances.append(_Instance(name, own, spec, self._log_once, self._add))
+                self.instances.append(_Instance(self, name, own, spec))
             first, *_ = [instance.load() for instance in self.instances]
         except BaseException:
             self.close()
@@ -94,11 +94,12 @@ class InstancePool(Scorer):
             instance.worker.end(end - time.monotonic())
         self._threads.shutdown()
 
-    def _add(self, done: Counters) -> None:
+    def count(self, done: Counters) -> None:
+        """Counts what an instance has done."""
         with self._lock:
             self.counters.add(done, len(self.cores))
 
-    def _log_once(self, record: logging.LogRecord) -> None:
+    def log_once(self, record: logging.LogRecord) -> None:
         """Logs a record of an instance, unless another one has logged the same."""
         line = record.name, record.getMessage()
         with self._lock:
@@ -137,18 +138,12 @@ class _Instance(Scorer):
     """A process that scores the parts that one thread at a time sends."""
 
     def __init__(
-        self,
-        name: str,
-        own_cores: Sequence[int],
-        spec: ScorerSpec,
-        on_log: Callable[[logging.LogRecord], None],
-        on_step: Callable[[Counters], None],
+        self, pool: InstancePool, name: str, cores: Sequence[int], spec: ScorerSpec
     ) -> None:
+        self.pool = pool
         self.name = name
-        self.cores = own_cores
+        self.cores = cores
         self._spec = spec
-        self._on_log = on_log
-        self._on_step = on_step
         self._numbers = count()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -164,7 +159,7 @@ class _Instance(Scorer):
                 name=self.name,
                 cores=self.cores,
                 variables=thread_environment(self._spec.threads or 1),
-                on_log=self._on_log,
+                on_log=self.pool.log_once,
             )
 
     def load(self) -> Any:
@@ -198,7 +193,7 @@ class _Instance(Scorer):
                     may_die = False
                     self._restart(error)
                     continue
-                self._on_step(done)
+                self.pool.count(done)
                 if not isinstance(result, int):
                     columns: Columns = result
                     return columns

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,7 @@ class Predictor(Scorer):
         self.counters = Counters()
         self._columns = computation.reduction.columns
         self._steps: dict[Shape, Step] = {}
-        self._make_float32 = float32
-        self._float32: Predictor | None = None
+        self._float32 = float32 and cache(float32)
         self._max_batch_size = sys.maxsize
         if self._is_adaptive and self._engine.any_shape:
             self._compile(shape)  # for all shapes, so that no question waits for it
@@ -106,13 +106,12 @@ class Predictor(Scorer):
             file, line = rows["example_keys"][row]
             window += f" of the example in line {line} of input file {file}"
         what = f"logits of {window} are not finite under profile {self.profile}"
-        if self._make_float32 is None:
+        if self._float32 is None:
             raise ArithmeticError(what)
         log.warning("%s: its batch is computed again in float32", what)
-        if self._float32 is None:
-            self._float32 = self._make_float32()
+        float32 = self._float32()
         self.counters.float32_windows += len(batch.rows)
-        exact = self._float32.scores({n: x[batch.rows] for n, x in rows.items()})
+        exact = float32.scores({n: x[batch.rows] for n, x in rows.items()})
         return [exact[name] for name in self._columns]
 
     def _run(self, batch: Batch, rows: Rows) -> Sequence[Any]:

@@ -50,7 +50,7 @@ class PruningScorer(ScorerWrapper):
             best_positions(example, rows["token_map"][page], self.decision)
             for example, page in pages
         ]
-        computed = np.concatenate([_with_any(positions) for positions in of_best])
+        computed = np.concatenate([with_any(positions) for positions in of_best])
         read = {name: x[computed] for name, x in rows.items()}
         if self._cls_id is not None:
             texts = Texts.of(read, self._cls_id)
@@ -79,14 +79,7 @@ def best_positions(
     return np.isin(block, blocks.candidates[best])
 
 
-def windows_to_compute(
-    example: Example, token_map: IntArray, decision: DecisionConfig
-) -> NDArray[np.bool_]:
-    """Returns which windows of an example ``prune`` computes, ``[W]``; at least one."""
-    return _with_any(best_positions(example, token_map, decision))
-
-
-def _with_any(positions: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def with_any(positions: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Returns which windows have one of the positions ``[W, L]``; if none, the first."""
     windows = np.asarray(positions.any(axis=1))
     if not windows.any():

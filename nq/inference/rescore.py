@@ -7,6 +7,7 @@ weight of the evidence, is computed again under the same profile without inexact
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -51,8 +52,7 @@ class RescoringScorer(ScorerWrapper):
         super().__init__(inner)
         self.decision = decision
         self.close = decision.evidence_weight * margin
-        self._make_exact = exact
-        self._exact: Scorer | None = None
+        self._exact = cache(exact)
 
     def steps(self, rows: Rows, examples: Sequence[Example]) -> Steps:
         """See ``Scorer.steps``; the column ``RESCORED`` tells which windows were rescored."""
@@ -65,10 +65,9 @@ class RescoringScorer(ScorerWrapper):
             if decision_margin(ranking) < self.close:
                 close.append(n)
         if close:
-            self._exact = self._exact or self._make_exact()
             inputs = split_examples(rows, dict(rows))
             part = concatenate([inputs[n] for n in close])
-            scored = yield from uncounted(self._exact, part, [examples[n] for n in close])
+            scored = yield from uncounted(self._exact(), part, [examples[n] for n in close])
             for n, exact in zip(close, split_examples(part, scored), strict=True):
                 all_true = np.ones(len(exact["type_logits"]), np.bool_)
                 pages[n] = {name: exact.get(name, all_true) for name in pages[n]}

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from nq import storage
 from nq.errors import DamagedError
+from nq.memo import keep_newest
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,8 @@ class VectorFile:
                 self.path, WAIT_S, isolation_level="IMMEDIATE", check_same_thread=False
             )
             if is_new:
-                remove_others(self.path)
+                with contextlib.suppress(OSError):
+                    keep_newest(self.path, "*.sqlite", KEPT)
             self._connection.execute(CREATE)
         return self._connection
 
@@ -129,12 +131,3 @@ class VectorFile:
 
 def _checksum(key: bytes, value: bytes) -> bytes:
     return zlib.crc32(value, zlib.crc32(key)).to_bytes(CHECKSUM_BYTES, "big")
-
-
-def remove_others(path: Path) -> None:
-    """Removes the other files of vectors in a folder but for those that were changed last."""
-    with contextlib.suppress(OSError):
-        others = {*path.parent.glob("*.sqlite")} - {path}
-        newest = sorted(others, key=lambda other: -other.stat().st_mtime)
-        for old in newest[KEPT - 1 :]:
-            old.unlink()

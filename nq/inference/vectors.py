@@ -9,7 +9,7 @@ a vector was computed or kept. Kept are those used last, ``KEPT_MB`` of them in 
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -53,21 +53,13 @@ class VectorStore:
         self._room = limit_bytes
         self._vectors = OrderedDict[bytes, FloatArray]()
 
-    def find(self, keys: Iterable[bytes]) -> dict[bytes, FloatArray]:
+    def find(self, keys: Collection[bytes]) -> dict[bytes, FloatArray]:
         """Returns the vectors that are kept, float16 ``[units]``."""
-        found = dict[bytes, FloatArray]()
-        missing = list[bytes]()
-        for key in keys:
-            if key in self._vectors:
-                self._vectors.move_to_end(key)
-                found[key] = self._vectors[key]
-            else:
-                missing.append(key)
-        if self.file is not None and missing:
-            values = self.file.find(missing)
-            kept = {key: np.frombuffer(value, np.float16) for key, value in values.items()}
-            self._remember(kept)
-            found |= kept
+        found = {key: self._vectors[key] for key in keys if key in self._vectors}
+        if self.file is not None:
+            values = self.file.find([key for key in keys if key not in found])
+            found |= {key: np.frombuffer(value, np.float16) for key, value in values.items()}
+        self._remember(found)
         return found
 
     def add(self, vectors: Mapping[bytes, FloatArray]) -> None:
@@ -78,8 +70,10 @@ class VectorStore:
 
     def _remember(self, vectors: Mapping[bytes, FloatArray]) -> None:
         for key, vector in vectors.items():
+            if key not in self._vectors:
+                self._room -= vector.nbytes + ENTRY_BYTES
             self._vectors[key] = vector
-            self._room -= vector.nbytes + ENTRY_BYTES
+            self._vectors.move_to_end(key)
         while self._room < 0:
             _, oldest = self._vectors.popitem(last=False)
             self._room += oldest.nbytes + ENTRY_BYTES

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nq.config import DecisionConfig, RankingWeights
-from nq.inference.prune import PRIOR, PruningScorer, windows_to_compute
+from nq.inference.prune import PRIOR, PruningScorer, best_positions, with_any
 from nq.inference.scorer import window_scores
 from nq.postprocess.blocks import Blocks
 from nq.postprocess.decision import decide
@@ -63,7 +63,7 @@ def test_of_passages_the_retriever_ranks_or_its_score_and_bm25_do(
         in_windows = blocks_of_windows(example, token_map)
         best = [block for block in order if block in set().union(*in_windows)][:n_blocks]
         expected = [bool(inside & {*best}) for inside in in_windows]
-        computed = windows_to_compute(example, token_map, decision).tolist()
+        computed = with_any(best_positions(example, token_map, decision)).tolist()
         assert computed == expected if best else sum(computed) == 1
 
 
