@@ -11,11 +11,11 @@ Source: Karpukhin et al. 2020, Dense Passage Retrieval (qa_validation.py and tok
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
-from itertools import accumulate
 from typing import NamedTuple
 
+from nq.records import Span
 from nq.text import UNSPACED
 
 _EDGE = "\n"
@@ -23,13 +23,12 @@ _EDGE = "\n"
 
 
 class Place(NamedTuple):
-    """Where an answer is: the index of its first and of its last piece.
+    """The pieces of an answer.
 
     ``is_whole`` tells whether these have no word beside the answer; "1.5" has one beside 5.
     """
 
-    first: int
-    last: int
+    span: Span
     is_whole: bool
 
 
@@ -63,28 +62,29 @@ class AnswerSearch:
     """Texts in which answers are looked for.
 
     Args:
-        texts: the pieces of each text, such as its words with the blanks behind them. An answer may
-            begin and end within a piece, but not be in two texts.
+        pieces: parts of words or words, with the blanks behind them.
+        texts: the numbers of the pieces of each text. An answer may begin and end within a piece,
+            but not be in two texts.
     """
 
-    def __init__(self, texts: Iterable[Iterable[str]]) -> None:
+    def __init__(self, pieces: Sequence[str], texts: Iterable[Iterable[int]]) -> None:
         tokens = list[str]()
-        self._chars = list[tuple[int, int]]()  # the first and the last of each token
+        self._pieces = list[tuple[int, int]]()  # the first and the last of each token
         self._words = list[int]()  # the tokens with letters or digits
-        self._piece_starts = list[int]()
-        begin = 0
-        for pieces in texts:
-            normalized = [_normalize(piece) for piece in pieces]
-            self._piece_starts += accumulate(map(len, normalized[:-1]), initial=begin)
-            text = "".join(normalized)
+        for numbers in texts:
+            text = ""
+            piece_of = list[int]()  # of each character
+            for number in numbers:
+                piece = _normalize(pieces[number])
+                text += piece
+                piece_of += [number] * len(piece)
             for start, end, is_word in _tokens(text):
                 if is_word:
                     self._words.append(len(tokens))
                 tokens.append(text[start:end])
-                self._chars.append((begin + start, begin + end - 1))
-            begin += len(text)
+                self._pieces.append((piece_of[start], piece_of[end - 1]))
             tokens.append(_EDGE)
-            self._chars.append((begin, begin))
+            self._pieces.append((-1, -1))
         self._as_is = f" {' '.join(tokens)} "
 
     def find(self, answer: str, *, same_case: bool = False) -> Iterator[Place]:
@@ -110,16 +110,12 @@ class AnswerSearch:
 
     def _place(self, first: int, last: int) -> Place:
         """Returns the place of an answer from its first to its last token."""
-        first_piece = self._pieces(first)[0]
-        last_piece = self._pieces(last)[1]
-        before = bisect_left(self._words, first) - 1
-        behind = bisect_right(self._words, last)
-        is_part = before >= 0 and self._pieces(self._words[before])[1] >= first_piece
-        if behind < len(self._words):
-            is_part |= self._pieces(self._words[behind])[0] <= last_piece
-        return Place(first_piece, last_piece, not is_part)
-
-    def _pieces(self, token: int) -> tuple[int, int]:
-        """Returns the first and the last piece of a token."""
-        first, last = (bisect_right(self._piece_starts, char) - 1 for char in self._chars[token])
-        return first, last
+        first_piece = self._pieces[first][0]
+        last_piece = self._pieces[last][1]
+        begin = bisect_left(self._words, first)
+        end = bisect_right(self._words, last)
+        before = self._words[max(begin - 1, 0) : begin]
+        behind = self._words[end : end + 1]
+        is_whole = all(self._pieces[word][1] < first_piece for word in before)
+        is_whole &= all(self._pieces[word][0] > last_piece for word in behind)
+        return Place(Span(first_piece, last_piece + 1), is_whole)

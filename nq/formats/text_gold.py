@@ -25,12 +25,12 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nq.formats.answer_search import AnswerSearch, Place
+from nq.formats.answer_search import AnswerSearch
 from nq.formats.fields import (
     LIMITS,
     Record,
@@ -248,7 +248,7 @@ class _Page:
             )
             whole = [place for place in places if place.is_whole]
             if whole:
-                return list(map(self._span, whole[:MAX_PLACES]))
+                return [place.span for place in whole[:MAX_PLACES]]
         return []
 
     def first_rank(self, texts: Iterable[str]) -> int | None:
@@ -259,18 +259,15 @@ class _Page:
         if self.passages is None:
             return None
         places = (next(self._search.find(text), None) for text in texts)
-        starts = (self._span(place).start for place in places if place is not None)
-        ranks = (self.passages[bisect_right(self.block_starts, i) - 1].rank for i in starts)
-        return min(ranks, default=None)
+        found = (self.example.passage(place.span) for place in places if place is not None)
+        return min((passage.rank for passage in found if passage is not None), default=None)
 
     @cached_property
     def _search(self) -> AnswerSearch:
-        pieces = self.spelling
         if self.passages is None:
-            pieces = [f"{token} " for token in self.example.tokens]
-        return AnswerSearch([pieces[i] for i in text] for text in self._texts)
+            return AnswerSearch([f"{token} " for token in self.example.tokens], self._texts())
+        return AnswerSearch(self.spelling, self._texts())
 
-    @cached_property
     def _texts(self) -> list[list[int]]:
         """The words of each line of each block: a heading, paragraph, item or row.
 
@@ -289,15 +286,6 @@ class _Page:
             has_title = any(True for _ in located_words(title))
             texts += list(filter(None, lines))[has_title:]
         return texts
-
-    @cached_property
-    def _searched(self) -> list[int]:
-        """The token of each piece that is searched."""
-        return list(chain.from_iterable(self._texts))
-
-    def _span(self, place: Place) -> Span:
-        """Returns the tokens of an answer that was found."""
-        return Span(self._searched[place.first], self._searched[place.last] + 1)
 
 
 def _letters(text: str) -> str:
