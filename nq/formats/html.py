@@ -127,27 +127,14 @@ class PageBuilder:
             self._dropped.append(tag)
             return
         self._boxes.append(box)
-        if tag in SOFT_BREAKS:
-            self._separate()
-        elif box.is_block or tag in KEPT:
-            self._flush()
-            self._headings += tag in HEADINGS
-            if tag in KEPT and box.is_visible and (self._open or tag not in HEADINGS):
-                self._open_block(tag)
+        self._separate(tag, box, 1, self._open_block)
 
     def end(self, tag: str) -> None:
         self._depth -= 1
         if self._dropped:
             self._dropped.pop()
             return
-        box = self._boxes.pop()
-        if tag in SOFT_BREAKS:
-            self._separate()
-        elif box.is_block or tag in KEPT:
-            self._flush()
-            self._headings -= tag in HEADINGS
-            if tag in KEPT and box.is_visible and (self._open or tag not in HEADINGS):
-                self._close_block(tag)
+        self._separate(tag, self._boxes.pop(), -1, self._close_block)
 
     def data(self, text: str, place: int = UNKNOWN) -> None:
         """Adds text, or a part of a word; ``place`` is its index in plain text."""
@@ -178,9 +165,17 @@ class PageBuilder:
         example = Example(0, "", self.tokens, self.is_html, candidates, **own)
         return Page(example, self.spelling)
 
-    def _separate(self) -> None:
-        if self._text and self._text[-1] is not _BREAK:
-            self._text.append(_BREAK)
+    def _separate(self, tag: str, box: Box, headings: int, add_tag: Callable[[str], None]) -> None:
+        """Separates the words before a tag from those after it; that of a block becomes a token."""
+        if tag in SOFT_BREAKS:
+            if self._text and self._text[-1] is not _BREAK:
+                self._text.append(_BREAK)
+        elif box.is_block or tag in KEPT:
+            self._flush()
+            if tag in HEADINGS:
+                self._headings += headings
+            if tag in KEPT and box.is_visible and (self._open or tag not in HEADINGS):
+                add_tag(tag)
 
     def _add(self, token: str, spelling: str, place: tuple[int, int] | None = None) -> None:
         """Adds a word with its place, or a tag."""
