@@ -151,7 +151,9 @@ class BlockIndex:
             vectors = self._vectors(texts, progress)
             if vectors is None:
                 return None
-            (asked,) = self._scorer.encode([self._question_pieces(question)])
+            tokenizer = self.ranker.tokenizer
+            pieces = query(question, tokenizer, self.ranker.windows)
+            (asked,) = self._scorer.encode([[tokenizer.cls_id, *pieces, tokenizer.sep_id]])
         n_blocks = [len(document.blocks) for document in documents]
         first = np.cumsum([0, *n_blocks])
         block = [start + b for start, one in zip(first, documents, strict=False) for b in one.block]
@@ -189,8 +191,3 @@ class BlockIndex:
                 texts,
                 seconds,
             )
-
-    def _question_pieces(self, question: str) -> list[int]:
-        tokenizer = self.ranker.tokenizer
-        asked = query(question, tokenizer, self.ranker.windows)
-        return [tokenizer.cls_id, *asked, tokenizer.sep_id]

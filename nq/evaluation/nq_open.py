@@ -42,7 +42,7 @@ def evaluate(gold: Sequence[str], predictions: str) -> dict[str, float]:
     """
     with input_files.unchanged([*gold, predictions]):
         answers = _by_question([predictions], lambda record: get(record, PREDICTION, str))
-        right = _by_question(gold, _gold)
+        right = _by_question(gold, lambda record: text_gold.texts(retrieved.flat(record)))
     missing = right.keys() - answers.keys()
     extra = answers.keys() - right.keys()
     if missing or extra:
@@ -73,10 +73,6 @@ def _pairs(
             "predictions: give one prediction for all of them, or one for each in the order of gold"
         )
     return zip(right, answers, strict=True)
-
-
-def _gold(record: Record) -> tuple[str, ...]:
-    return text_gold.texts(retrieved.flat(record))
 
 
 def _by_question(

@@ -109,7 +109,8 @@ def _passages(record: Record, name: str) -> Iterator[_Text]:
             first, _, rest = text.partition("\n")
             title, text = (_without_quotes(first.strip()), rest) if rest.strip() else ("", text)
         ids = (same_id(passage[n]) for n in _IDS if type(passage.get(n)) in (int, str))
-        score = None if name in TRAINING else _score(passage.get("score"), f"{where}.score")
+        score = None if name in TRAINING else passage.get("score")
+        score = None if score is None else _number(score, f"{where}.score")
         yield (
             Passage(next(ids, None), " ".join(title.split()), i + 1, score),
             text,
@@ -126,10 +127,10 @@ def _without_quotes(title: str) -> str:
     return title[1:-1] if is_quoted else title
 
 
-def _score(value: Any, where: str) -> float | None:
+def _number(value: Any, where: str) -> float:
     with contextlib.suppress(ValueError, TypeError):
-        if value is None or math.isfinite(score := float(value)):
-            return None if value is None else score
+        if math.isfinite(number := float(value)):
+            return number
     raise RecordError(f"{where} must be a finite number, found {value!r:.40}")
 
 
