@@ -164,13 +164,20 @@ def test_words_of_a_word_document_have_no_places() -> None:
     assert page.example.text(Span(1, 5)) == "The lake & more"
 
 
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+
+
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
         ("a.pdf", document_files.pdf(["x"], password="secret"), "password"),
         ("a.pdf", document_files.pdf([], []), "2 pages"),
         ("a.pdf", document_files.pdf(["x"])[:300], "PDF"),
-        ("a.docx", document_files.docx("x"), "Word"),
+        ("damaged.docx", document_files.docx("x"), "Word"),
+        ("a.DOCM", b"<p>It rains.</p>", "text"),
+        ("a.docx", b"{\\rtf1 It rains.}", "RTF"),
+        ("a.doc", OLE, "an old document"),
+        ("a.docx", OLE + "EncryptedPackage".encode("utf-16-le"), "with a password"),
         ("a.dat", bytes(range(1, 256)), "25"),
         ("a.txt", b"x" * 2000, "1.0 KiB"),
         ("a.pdf", b"%PDF-" + b"x" * 4000, "2.0 KiB"),
@@ -179,7 +186,7 @@ def test_words_of_a_word_document_have_no_places() -> None:
 def test_a_document_that_cannot_be_read_has_a_reason(
     name: str, data: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if name == "a.docx":  # its data are damaged
+    if name == "damaged.docx":
         byte = data.index(b"word/document.xml") + 40
         data = data[:byte] + bytes([data[byte] ^ 255]) + data[byte + 1 :]
     monkeypatch.setattr(fields.LIMITS, "bytes", 1024)
