@@ -3,7 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -28,25 +29,15 @@ N_BEST = (
 BOTH = Prediction(0, FIRST, 0.9, (ADA,), 0.834)
 
 
-class Ranked(RankedPrediction):
-    """A prediction with a given n-best list."""
-
-    def __init__(self, prediction: Prediction, n_best: Sequence[Alternative]) -> None:
-        super().__init__(prediction, cast(Any, True))
-        object.__setattr__(self, "n_best", tuple(n_best))
-
-    def alternatives(self, limit: int) -> tuple[Alternative, ...]:
-        n_best: tuple[Alternative, ...] = self.__dict__["n_best"]
-        return n_best
-
-
 def make(
     prediction: Prediction,
     n_best: Sequence[Alternative] = N_BEST,
     top: int = 3,
     page: Page = PAGE,
 ) -> Answer:
-    return make_answer("who", page, Ranked(prediction, n_best), top, WindowConfig())
+    ranking: Any = SimpleNamespace(alternatives=lambda limit: tuple(n_best))
+    ranked = RankedPrediction(prediction, ranking)
+    return make_answer("who", page, ranked, top, WindowConfig())
 
 
 def test_control_characters_of_a_page_are_visible() -> None:

@@ -173,29 +173,20 @@ NOT_YES = replace(YES, yes_no=YesNo.NO)
         (LONG, replace(SHORT, long=None), Verdict.WRONG),
         (YES, NO_ANSWER, Verdict.MISSED),
         (NO_ANSWER, replace(SHORT, long=None), Verdict.EXTRA),
+        (("word word",), SHORT, Verdict.RIGHT),
+        (("words",), SHORT, Verdict.WRONG),
+        ((), LONG, Verdict.EXTRA),  # a passage is an answer too
+        ((), NO_ANSWER, Verdict.NULL),
     ],
 )
-def test_each_answer_has_one_verdict(gold: Annotation, given: Annotation, verdict: Verdict) -> None:
+def test_each_answer_has_one_verdict(
+    gold: Annotation | tuple[str, ...], given: Annotation, verdict: Verdict
+) -> None:
+    item = example(1, gold) if isinstance(gold, Annotation) else replace(example(1), answers=gold)
     evaluation = Evaluation()
-    evaluation.add(judge(example(1, gold), as_prediction(1, given)))
+    evaluation.add(judge(item, as_prediction(1, given)))
     evaluation.add(judge(example(2), as_prediction(2, given)))
     assert evaluation.verdicts == {**dict.fromkeys(Verdict, 0), verdict: 1}
-
-
-@pytest.mark.parametrize(
-    ("answers", "given", "verdict"),
-    [
-        (["word word"], SHORT, Verdict.RIGHT),
-        (["words"], SHORT, Verdict.WRONG),
-        ([], LONG, Verdict.EXTRA),  # a passage is an answer too
-        ([], NO_ANSWER, Verdict.NULL),
-    ],
-)
-def test_the_text_decides_where_gold_has_one(
-    answers: list[str], given: Annotation, verdict: Verdict
-) -> None:
-    item = replace(example(1), answers=tuple(answers))
-    assert judge(item, as_prediction(1, given)).verdict is verdict
 
 
 NO_PASSAGE = replace(YES, long=None, candidate=None)

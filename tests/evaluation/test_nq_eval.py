@@ -1,19 +1,14 @@
 """Tests of the evaluation, against counts by hand, official results and a slow implementation."""
 
-import contextlib
 import gzip
 import json
-import os
-import pty
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nq.evaluation import nq_eval
@@ -22,7 +17,7 @@ from nq.evaluation.official import FileSpan, read_gold, read_predictions
 from nq.formats.fields import same_id
 from nq.records import Annotation, Answer, Prediction, Span, YesNo
 from tests.conftest import Commands
-from tests.support.child_processes import ROOT, python
+from tests.support.child_processes import python
 
 
 def span(text: str) -> Span | None:
@@ -95,7 +90,6 @@ def decision(kind: str, score: float) -> Decision:
     [
         (". 1-2 3-4 NONE", ". 3-4 1-2 NONE", True),
         (". 1-2 3-4 NONE", ". 1-2 NONE", False),
-        (". 1-2 NONE", ". 1-2 3-4 NONE", False),
         (". YES", ". NO", False),
     ],
 )
@@ -107,7 +101,6 @@ def test_short_answers_are_equal_as_sets_or_by_yes_no(gold: str, answer: str, eq
 @pytest.mark.parametrize(
     ("annotators", "settings", "f1"),
     [
-        (["1-2 NONE", ". NONE", ". NONE"], {}, 0),
         (["1-2 NONE", ". NONE", ". NONE"], {"one_annotator": True}, 0),
         (["1-2 NONE", ". NONE", ". NONE"], {"needed": (1, 2)}, 1),
         (["1-2 NONE"], {"one_annotator": True}, 1),
@@ -217,6 +210,7 @@ def test_ids_are_neither_rounded_nor_joined(tmp_path: Path, commands: Commands) 
 @given(
     st.integers() | st.text(max_size=3) | st.integers().map(str) | st.from_regex(r"[-+0-9_ ]{1,4}")
 )
+@example("9" * 5000)
 def test_an_id_and_what_is_written_of_it_are_the_same(key: int | str) -> None:
     """Two ids are the same only if their texts are equal, and orjson can write each."""
     assert str(same_id(key)) == str(key)
@@ -313,19 +307,14 @@ def test_pretty_print(files: tuple[str, str], commands: Commands) -> None:
     assert commands.out("eval", "--pretty_print=T", *files).startswith(table)
 
 
-def test_a_terminal_gets_a_metric_a_line(files: tuple[str, str], commands: Commands) -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "eval.nq_eval", *files]
-    subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, cwd=ROOT, check=True)
-    os.close(theirs)
-    text = b""
-    with contextlib.suppress(OSError):  # its end, when no process has the terminal open
-        while part := os.read(ours, 1 << 16):
-            text += part
-    os.close(ours)
+def test_a_terminal_gets_a_metric_a_line(
+    files: tuple[str, str], commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(commands.out("eval", *files).splitlines()) == 1
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    text = commands.out("eval", *files)
     metrics = nq_eval.score(*frozen())
     assert json.loads(text) == metrics and len(text.splitlines()) == len(metrics) + 2
-    assert len(commands.out("eval", *files).splitlines()) == 1
 
 
 def test_what_is_no_value_of_a_flag_is_named(files: tuple[str, str]) -> None:

@@ -56,19 +56,6 @@ def test_simplified_text_is_split_at_single_spaces_only() -> None:
     assert example.is_html == [True, False, False, False, False, True]
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        (-(2**63), -(2**63)),
-        ("-1220107454853145579", -1220107454853145579),
-        *((i, i) for i in ("007", "-0", "9" * 5000)),
-    ],
-)
-def test_ids_are_read_without_loss(written: int | str, expected: int | str) -> None:
-    record = nq_records.simplified() | {"example_id": written}
-    assert decode_line(to_line(record)).example_id == expected
-
-
 @each_layout
 def test_fields_may_be_absent(make: Make) -> None:
     nothing: tuple[Any, ...] = (None, [], ...)
