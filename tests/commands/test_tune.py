@@ -51,12 +51,23 @@ def test_the_decision_of_the_model_folder_is_replaced(
 def test_a_fitted_decision_is_where_the_next_fit_starts(
     tiny_model: Path, tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its scores are those of the fit before, since they do not depend on the decision."""
+    """Its scores are those of the fit before, since they do not depend on the decision.
+
+    The folder of a model that is fetched or bundled is only read; a new one is a copy of it.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nq.model.registry.bundled_model", lambda name: tiny_model)
+    model = tree(tiny_model)
     arguments = ["--data", bundled_sample(), "--profile", "openvino", "--keep-scores"]
     arguments += ["--limit", "20"]
-    free = commands.json("tune", *arguments, "--model", tiny_model, "--output", "first")
+    assert "--output" in commands.error("tune", *arguments, "--model", "small")
+    to_copy = [*arguments, "--model", "small", "--output", "first"]
+    free = commands.json("tune", *to_copy)
+    assert "first" in commands.error("tune", *to_copy)
+    assert tree(tiny_model) == model and tree(Path("first")).keys() == model.keys()
     first = ModelFolder(Path("first")).settings.decision
+    assert (free["model"], free["odd_examples"]) == ("first", 14)
+    assert free["long_threshold"] == first.long_threshold
     again = commands.json("tune", *arguments, "--model", "./first", "--output", "again")
     assert len(list(Path("runs").glob("openvino-*"))) == 1
     names = ("long_threshold", "short_threshold", "odd_micro_f1", "odd_long_f1", "odd_short_f1")
@@ -96,22 +107,3 @@ def test_a_half_without_gold_is_named_before_anything_is_computed(
     arguments = ["--data", data, "--model", tiny_model, "--output", "mine"]
     error = commands.error("tune", *arguments, "--profile", "openvino")
     assert problem in error and str(data) in error and tree(tmp_path) == before
-
-
-@pytest.mark.slow
-def test_with_an_output_a_copy_has_the_decision(
-    tiny_model: Path, tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The folder of a model that is fetched or bundled is only read."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nq.model.registry.bundled_model", lambda name: tiny_model)
-    before = tree(tiny_model)
-    arguments = ["--data", bundled_sample(), "--model", "small", "--profile", "openvino"]
-    arguments += ["--limit", "12"]
-    assert "--output" in commands.error("tune", *arguments)
-    figures = commands.json("tune", *arguments, "--output", "mine")
-    assert (figures["model"], figures["odd_examples"]) == ("mine", 8)
-    assert ModelFolder(Path("mine")).settings.decision.long_threshold == figures["long_threshold"]
-    assert tree(tiny_model) == before
-    assert tree(Path("mine")).keys() == before.keys()
-    assert "mine" in commands.error("tune", *arguments, "--output", "mine")

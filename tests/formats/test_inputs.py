@@ -26,8 +26,10 @@ from nq.preprocess.prepared import make_windows
 from nq.preprocess.tokenizers import NAMES as TOKENIZERS
 from nq.preprocess.tokenizers.load import load_tokenizer
 from nq.questions import read_examples
-from nq.records import DeadLetter, Source
+from nq.records import DeadLetter, Example, Source
 from tests.conftest import Commands
+from tests.formats.hugging_face_rows import row as hugging_face_row
+from tests.formats.hugging_face_rows import write as write_parquet
 from tests.formats.reading import decode_line, ids, items, reasons, records
 from tests.support import nq_records
 from tests.support.nq_records import COMPRESS, simplified, to_line, write_lines
@@ -133,11 +135,18 @@ def test_nothing_of_a_damaged_compressed_file_is_used(
     assert not (tmp_path / "out").exists()
 
 
-def test_shares_and_limit_cover_every_line_once(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "a.jsonl", [simplified(i) for i in range(11)])
-    assert sorted(i for n in range(3) for i in ids(path, share=(n, 3))) == list(range(11))
-    assert ids(path, share=(1, 2), limit=4) == [1, 3]
-    assert ids(path, limit=0) == []
+@pytest.mark.parametrize("write", [write_lines, write_parquet])
+@pytest.mark.parametrize(("n", "limit"), [(1, 0), (1, 7), (2, 4), (3, None)])
+def test_shares_and_limit_cover_every_record_once(
+    tmp_path: Path, write: Callable[..., Path], n: int, limit: int | None
+) -> None:
+    rows = [hugging_face_row(nq_records.v1(i, words=3)) for i in range(11)]
+    path, numbers = str(write(tmp_path / "a", rows)), list(range(11))[:limit]
+    for i in range(n):
+        several = list(inputs.read_records(path, 3, (i, n), limit))
+        assert [one.example_id for _, one in several if isinstance(one, Example)] == numbers[i::n]
+        assert [source.line for source, _ in several] == [k + 1 for k in numbers[i::n]]
+    assert inputs.count_records(path, limit) == len(numbers)
 
 
 # --- files that are found -----------------------------------------------------------------
