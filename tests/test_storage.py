@@ -49,11 +49,25 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"target": b"mine", "a.json": b"new", "b.json": b"new"}
 
 
-def count_harmless(path: Path, check: Callable[[], None]) -> int:
-    """Returns how many damages are not noticed; ``check`` proves that they change nothing.
-
-    A bit of each byte is flipped, and the file is cut at each length.
-    """
+@pytest.mark.parametrize(
+    ("write", "read", "values", "limit"),
+    [
+        (storage.write_json, storage.read_json, VALUES, 10),  # white space
+        (storage.write_arrays, storage.read_arrays, ARRAYS, 1),
+    ],
+    ids=["json", "arrays"],
+)
+def test_damage_is_found_or_changes_nothing(
+    write: Callable[[Path, Any], None],
+    read: Callable[[Path], Any],
+    values: Any,
+    limit: int,
+    tmp_path: Path,
+) -> None:
+    """A bit of each byte is flipped, and the file is cut at each length."""
+    path = tmp_path / "values"
+    write(path, values)
+    assert repr(read(path)) == repr(values)
     data, harmless = path.read_bytes(), 0
     copies = [data[:length] for length in range(len(data))]
     for position, byte in enumerate(data):
@@ -62,23 +76,11 @@ def count_harmless(path: Path, check: Callable[[], None]) -> int:
     for copy in copies:
         path.write_bytes(copy)
         try:
-            check()
+            assert repr(read(path)) == repr(values)
             harmless += 1
         except DamagedError as error:
             assert str(error).startswith(f"{path} ")
-    return harmless
-
-
-def test_damage_to_a_json_object_is_found_or_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "values.json"
-
-    def check() -> None:
-        assert storage.read_json(path) == VALUES
-
-    storage.write_json(path, VALUES)
-    check()
-    assert json.loads(path.read_bytes()).keys() == {*VALUES, "format", "sha256"}
-    assert count_harmless(path, check) < 10  # white space
+    assert harmless < limit
 
 
 def test_an_object_of_another_format_is_not_read(
@@ -88,23 +90,9 @@ def test_an_object_of_another_format_is_not_read(
     with monkeypatch.context() as patch:
         patch.setattr(storage, "FORMAT_NUMBER", storage.FORMAT_NUMBER + 1)
         storage.write_json(path, VALUES)
+    assert json.loads(path.read_bytes()).keys() == {*VALUES, "format", "sha256"}
     with pytest.raises(DamagedError, match=f"{path} .*version"):
         storage.read_json(path)
-
-
-def test_damage_to_arrays_is_found_or_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "arrays.npz"
-
-    def check() -> None:
-        arrays = storage.read_arrays(path)
-        assert arrays.keys() == ARRAYS.keys()
-        for name, array in arrays.items():
-            assert array.dtype == ARRAYS[name].dtype
-            np.testing.assert_array_equal(array, ARRAYS[name])
-
-    storage.write_arrays(path, ARRAYS)
-    check()
-    assert count_harmless(path, check) == 0
 
 
 # --- which folders and files may be written -----------------------------------------------------
@@ -147,7 +135,7 @@ def test_a_folder_of_others_is_refused_and_not_touched(name: str, tmp_path: Path
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("damage", ["", "[1]", '{"kind": ["training"]}', '{"kind": "x"}'])
+@pytest.mark.parametrize("damage", ["", "[1]", '{"kind": ["training"]}'])
 def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
     damage: str, tmp_path: Path
 ) -> None:

@@ -59,7 +59,6 @@ def test_help_is_printed_with_valid_examples(command: str, commands: Commands) -
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("ui --no-such-option", "nq ui --help"),
         ("aswer", "'answer'"),
         ("answer --porfile mixed", "'--profile'"),
         ("answer --limit 0", "--limit"),

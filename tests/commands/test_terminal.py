@@ -4,7 +4,6 @@ import argparse
 import io
 import json
 import logging
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,38 +56,31 @@ def test_errors_that_a_user_can_cause_are_one_line(
     assert "Traceback (most recent call last)" in verbose and verbose.endswith(stderr)
 
 
-def printing_to(stdout: int) -> tuple[int, list[bytes]]:
-    """Returns the exit code of a command that prints much, and the first line of its stderr."""
+def run_shell(body: str, streams: str) -> tuple[int, bytes]:
+    """Runs a command with a body, its streams as a shell sets them: exit code and stderr."""
     code = (
-        "import sys; from tests.commands.test_terminal import *\n"
-        "def command(args): print('x' * 10**6); return 0\n"
+        "import os, sys; from tests.commands.test_terminal import *\n"
+        f"def command(args): {body}; return 0\n"
         "sys.exit(terminal.run(command, parser(), []))"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, check=False)
-    os.close(stdout)
-    return done.returncode, done.stderr.splitlines()[:1]
+    shell = ["bash", "-o", "pipefail", "-c", f'"$0" -c "$1" {streams}', sys.executable, code]
+    done = subprocess.run(shell, cwd=ROOT, check=False, capture_output=True)
+    return done.returncode, done.stderr
 
 
 def test_a_closed_pipe_ends_the_command_quietly_and_a_full_output_is_named() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    assert printing_to(write) == (1, [])
-    error = b"nq: error: standard output: No space left on device"
-    assert printing_to(os.open("/dev/full", os.O_WRONLY)) == (1, [error])
+    much = "print('x' * 10**6)"
+    assert run_shell(much, "| true") == (1, b"")
+    code, error = run_shell(much, "> /dev/full")
+    assert code == 1
+    assert error.startswith(b"nq: error: standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_get_the_output_of_others(tmp_path: Path, closed: str) -> None:
-    code = (
-        "import os, sys; from tests.commands.test_terminal import *\n"
-        "def command(args):\n"
-        f"    kept = open({str(tmp_path / 'kept')!r}, 'wb'); os.write(1, b'a'); os.write(2, b'b')\n"
-        "    print('out'); print('err', file=sys.stderr); sys.stderr.flush(); return 0\n"
-        "sys.exit(terminal.run(command, parser(), []))"
-    )
-    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code]
-    assert subprocess.run(shell, cwd=ROOT, check=False, capture_output=True).returncode == 0
+    body = f"kept = open({str(tmp_path / 'kept')!r}, 'wb'); os.write(1, b'a'); os.write(2, b'b')"
+    body += "; print('out'); print('err', file=sys.stderr); sys.stderr.flush()"
+    assert run_shell(body, closed)[0] == 0
     assert (tmp_path / "kept").read_bytes() == b""
 
 
