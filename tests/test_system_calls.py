@@ -217,11 +217,11 @@ def test_a_training_and_a_pipeline_of_beam_are_silent(
 
 SERVE = """
 import pathlib, sys
-from tests.serving.servers import RunningServer, ask_body
+from tests.serving.servers import RunningServer
 options = pathlib.Path.cwd(), pathlib.Path(sys.argv[1]), "--profile", "onnx"
-with RunningServer(*options) as server, server.wait().client() as client:
-    pages = client.post("/v1/ask", json=ask_body()), client.get("/"), client.get("/docs")
-    assert [page.status_code for page in pages] == [200, 200, 200]
+with RunningServer(*options) as server:
+    assert server.wait().ask().status_code == 200
+    assert server.status("/") == server.status("/docs") == 200
     assert server.stop() == 0
 """
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -41,11 +42,11 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 
 
 def test_others_are_answered(server: RunningServer) -> None:
-    with contextlib.ExitStack() as stack, server.client() as client:
+    with contextlib.ExitStack() as stack:
         for _ in range(SILENT):
             stack.enter_context(server.connect()).sendall(b"G")
-        assert client.get("/healthz").status_code == 200
-        assert client.post("/v1/ask", json=ask_body()).status_code == 200
+        assert server.status("/healthz") == 200
+        assert server.ask().status_code == 200
     assert len(server.log()) < 2000, server.log()
 
 
@@ -63,8 +64,7 @@ def test_what_is_not_http_writes_few_lines(server: RunningServer) -> None:
                 with contextlib.suppress(ConnectionError):
                     while connection.recv(4096):
                         pass
-    with server.client() as client:
-        assert client.get("/healthz").status_code == 200
+    assert server.status("/healthz") == 200
     assert len(server.log()) < 2000, server.log()
 
 
@@ -72,21 +72,21 @@ def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_
     page = " ".join(f"lake{n} is deep." for n in range(2000))
     long, windows = orjson.dumps(ask_body(page=page)), "nq_windows_total"
     options = ("--batch-size", "1", "--max-windows", "100000")
-    with RunningServer(tmp_path, tiny_model, *options) as server, server.wait().client() as client:
-        (process,) = server.workers()
+    with RunningServer(tmp_path, tiny_model, *options) as server:
+        (process,) = server.wait().workers()
         process.suspend()
         with contextlib.ExitStack() as stack:
             others = [stack.enter_context(server.stream("/v1/ask", long)) for _ in range(2)]
             wait_until(lambda: server.metric("nq_queue_length") == 1)
             total = 2 * server.metric("nq_batch_windows_sum")
             process.resume()
-            assert client.post("/v1/ask", json=ask_body(page="It rains.")).status_code == 200
+            assert server.ask(page="It rains.").status_code == 200
             assert 0 < server.metric(windows) < total
             assert not select.select(others, [], [], 0)[0]
         wait_until(lambda: server.metric("nq_requests_in_progress") == 0)
         computed = list[float]()
         for _ in range(2):
-            assert client.post("/v1/ask", json=ask_body(page="It rains.")).status_code == 200
+            assert server.ask(page="It rains.").status_code == 200
             computed.append(server.metric(windows))
         assert computed[1] == computed[0] + 1 < total
 
@@ -94,24 +94,20 @@ def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_
 def test_a_process_that_hangs_is_told_and_ends_soon(tiny_model: Path, tmp_path: Path) -> None:
     with (
         RunningServer(tmp_path, tiny_model, "--timeout", "5") as server,
-        server.wait().client() as client,
         ThreadPoolExecutor(1) as pool,
     ):
-
-        def status() -> int:
-            return client.get("/healthz").status_code
-
-        (process,) = server.workers()
+        (process,) = server.wait().workers()
+        status = partial(server.status, "/healthz")
         process.suspend()
         assert status() == 200
-        assert client.post("/v1/ask", json=ask_body()).status_code == 504
+        assert server.ask().status_code == 504
         wait_until(lambda: status() == 503)
         process.resume()
         wait_until(lambda: status() == 200)
         process.suspend()
-        assert client.post("/v1/ask", json=ask_body()).status_code == 504
+        assert server.ask().status_code == 504
         wait_until(lambda: status() == 503)
-        waiting = pool.submit(client.post, "/v1/ask", json=ask_body())
+        waiting = pool.submit(server.ask)
         wait_until(lambda: server.metric("nq_requests_in_progress") == 1)
         assert server.stop() == 128 + signal.SIGTERM
         assert isinstance(waiting.exception(), httpx.HTTPError)  # in place of its 504
@@ -133,17 +129,17 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
     with (
         RunningServer(tmp_path, tiny_model, *limits) as server,
         ThreadPoolExecutor(8) as pool,
-        server.wait().client() as client,
     ):
+        server.wait()
 
         def ask() -> list[Future[httpx.Response]]:
-            asked = [pool.submit(client.post, "/v1/ask", json=body) for body in slow]
+            asked = [pool.submit(server.request, "POST", "/v1/ask", json=body) for body in slow]
             wait_until(lambda: server.metric("nq_requests_in_progress") == len(slow))
             return asked
 
         asked = ask()
-        assert client.get("/healthz", timeout=5).status_code == 200
-        assert client.post("/v1/ask", json=ask_body()).status_code == 200
+        assert server.status("/healthz", timeout=5) == 200
+        assert server.ask().status_code == 200
         for response in (one.result() for one in asked):
             assert response.status_code == 422, response.text
         assert " 2 s " in asked[0].result().text
@@ -154,20 +150,16 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
 
 def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) -> None:
     """The last test of this server."""
-    with server.client() as client:
-
-        def status() -> int:
-            return client.get("/readyz").status_code
-
-        assert status() == 200
-        server.workers()[0].kill()
-        wait_until(lambda: status() == 503)
-        wait_until(lambda: status() == 200)
-        process = server.workers()[0]
-        process.suspend()
-        with pytest.raises(httpx.ReadTimeout):  # a question is asked, which nothing answers
-            wait_until(lambda: client.get("/readyz", timeout=2).status_code != 200)
-        process.resume()
-        wait_until(lambda: status() == 200)
-        shutil.rmtree(model)
-        assert status() == 503
+    status = partial(server.status, "/readyz")
+    assert status() == 200
+    server.workers()[0].kill()
+    wait_until(lambda: status() == 503)
+    wait_until(lambda: status() == 200)
+    process = server.workers()[0]
+    process.suspend()
+    with pytest.raises(httpx.ReadTimeout):  # a question is asked, which nothing answers
+        wait_until(lambda: status(timeout=2) != 200)
+    process.resume()
+    wait_until(lambda: status() == 200)
+    shutil.rmtree(model)
+    assert status() == 503
