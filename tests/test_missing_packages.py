@@ -57,7 +57,7 @@ def test_a_command_without_a_package_prints_one_line(
 
 
 @pytest.mark.slow
-def test_questions_are_answered_without_tensorflow(
+def test_questions_are_answered_without_tensorflow_and_not_recorded_without_mlflow(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -66,14 +66,17 @@ def test_questions_are_answered_without_tensorflow(
     outputs = []
     for command in (
         ("ask", "what is deep", "page.txt", "--json", *model),
-        ("answer", "--data", sample, "--limit", 1, "--no-track", "--json", *model),
+        ("answer", "--data", sample, "--limit", 1, "--output", "run", "--json", *model),
     ):
-        done = run_without("tensorflow nncf onnx", tmp_path, "-m", "nq", *command)
+        done = run_without("tensorflow nncf onnx mlflow", tmp_path, "-m", "nq", *command)
         assert done.returncode == 0, done.stderr
         outputs.append(json.loads(done.stdout))
     asked, answered = outputs
     assert asked["question"] == "what is deep"
     assert "openvino" in answered["profile"] and answered["windows"] > 0
+    assert answered["run_id"] is None
+    (line,) = without_progress(done.stderr).splitlines()
+    assert "pip install 'nq-pipeline[mlflow]'" in line and "sqlite" not in line
 
 
 @pytest.mark.parametrize(
@@ -92,15 +95,3 @@ def test_a_python_without_nq_prints_one_line(package: str, module: str, tmp_path
     assert done.stderr.startswith(f"nq: error: {package} is not installed for {sys.executable}: ")
     assert ". .venv/bin/activate" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_without_mlflow_a_run_is_not_recorded(converted_model: Path, tmp_path: Path) -> None:
-    arguments = ["answer", "--model", converted_model, "--limit", 1, "--json", "--output", "run"]
-    arguments += ["--profile", "openvino"]
-    done = run_without("mlflow", tmp_path, "-m", "nq", *arguments)
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["run_id"] is None
-    assert len(without_progress(done.stderr).splitlines()) == 1
-    assert "pip install 'nq-pipeline[mlflow]'" in done.stderr
-    assert "sqlite" not in done.stderr
