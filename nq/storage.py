@@ -325,35 +325,23 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def check_writable(folder: Path) -> None:
     """Checks that files can be written to a folder, or that it can be created."""
     for path in (folder, *folder.absolute().parents):
-        # Asked once, because another command may create or remove the folder at any moment.
-        if mode := _mode(path):
-            if not stat.S_ISDIR(mode):
-                kind = f"a link to {path.readlink()}" if path.is_symlink() else "a file"
-                raise NotADirectoryError(f"{path} is {kind}, expected a folder: give another one")
-            if not _is_writable(path):
-                raise PermissionError(f"{path} cannot be written: give another folder, or allow it")
-            return
-
-
-def _is_writable(folder: Path) -> bool:
-    """Returns whether files can be written to a folder, or it is no longer there."""
-    try:
-        # of the folder found now, whatever has its path when its rights are asked for
-        descriptor = os.open(folder, os.O_PATH)
-    except OSError:
-        return True
-    try:
-        return os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _mode(path: Path) -> int:
-    """Returns the mode of what is at a path, of a link's target if it has one; 0 for nothing."""
-    for status in (path.stat, path.lstat):
-        with contextlib.suppress(OSError):
-            return status().st_mode
-    return 0
+        is_folder = is_writable = False
+        try:
+            # All is asked of what is there now: others may make or remove the folder meanwhile.
+            descriptor = os.open(path, os.O_PATH)
+        except OSError:
+            if not path.is_symlink():
+                continue
+        else:
+            is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+            is_writable = os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor)
+            os.close(descriptor)
+        if not is_folder:
+            kind = f"a link to {path.readlink()}" if path.is_symlink() else "a file"
+            raise NotADirectoryError(f"{path} is {kind}, expected a folder: give another one")
+        if not is_writable:
+            raise PermissionError(f"{path} cannot be written: give another folder, or allow it")
+        return
 
 
 def _check_type(path: Path, may_be_file: bool, may_be_folder: bool) -> None:
