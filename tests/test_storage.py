@@ -1,11 +1,10 @@
 """Tests files that are written whole, their checksums, locks, and which folders may be written."""
 
-import contextlib
 import json
 import os
 import shutil
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from nq import storage
 from nq.cleaning import clean
 from nq.errors import DamagedError, Error
 from nq.runs.folder import RUN
-from nq.storage import LOCK, MARK, PART, UNFINISHED, Kind, check_folder, hold
+from nq.storage import LOCK, MARK, PART, UNFINISHED, check_folder, hold
 from nq.training.job import TRAINING
 from tests.support.child_processes import python, started
 from tests.support.folders import held, tree, write
@@ -148,27 +147,20 @@ def test_a_folder_of_another_kind_or_with_a_damaged_mark_is_refused(
         check_folder(tmp_path, TRAINING)
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        lambda written, source: written,
-        lambda written, source: source.symlink_to(written),
-        os.link,
-    ],
-    ids=["itself", "link to it", "hard link"],
-)
-def test_an_input_that_would_be_overwritten_is_refused(
-    link: Callable[[Path, Path], Path | None], tmp_path: Path
-) -> None:
+def test_an_input_that_would_be_overwritten_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with hold(folder, RUN):
         written = write(folder / "job.json")
-    source = link(written, tmp_path / "input.jsonl") or tmp_path / "input.jsonl"
+    link, same = write(tmp_path / "1" / "link"), write(tmp_path / "2" / "same")
+    for path in (link, same):
+        path.unlink()
+    link.symlink_to(written)
+    os.link(written, same)
     before = tree(tmp_path)
-    with pytest.raises(Error, match=f"{source} .*{written}"):
-        check_folder(folder, RUN, [source])
-    with pytest.raises(Error, match=f"{source} .*{written}"):
-        check_folder(folder, RUN, [source.parent])
+    for source in (written, link, same):
+        for given in (source, source.parent):
+            with pytest.raises(Error, match=f"{source} .*{written}"):
+                check_folder(folder, RUN, [given])
     assert tree(tmp_path) == before
 
 
@@ -264,18 +256,19 @@ def test_a_lock_is_held_until_its_process_is_killed(tmp_path: Path) -> None:
         assert storage.lock_holder(folder / LOCK) == f"process {os.getpid()}"
 
 
-@pytest.mark.parametrize("kind", [None, RUN])
-def test_a_marked_folder_is_held_and_another_one_is_not(kind: Kind | None, tmp_path: Path) -> None:
+def test_a_marked_folder_is_held_and_another_one_is_not(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    with hold(folder, kind) if kind else contextlib.nullcontext():
-        write(folder / "mine")
-    before = tree(folder)
-    with storage.hold_marked(folder):
-        assert storage.lock_holder(folder / LOCK) == (f"process {os.getpid()}" if kind else "")
+    holders = []
+    for _ in range(2):
+        with storage.hold_marked(folder):
+            holders.append(storage.lock_holder(folder / LOCK))
+        with hold(folder, RUN):
+            write(folder / "mine")
+        before = tree(folder)
+    assert holders == ["", f"process {os.getpid()}"]
     assert tree(folder) == before
-    if kind:
-        with held(folder, kind) as other, pytest.raises(Error, match=f"process {other.pid} "):
-            storage.hold_marked(folder).__enter__()
+    with held(folder, RUN) as other, pytest.raises(Error, match=f"process {other.pid} "):
+        storage.hold_marked(folder).__enter__()
 
 
 def test_an_empty_folder_goes_with_its_lock(tmp_path: Path) -> None:
@@ -300,11 +293,8 @@ def test_of_many_commands_one_at_a_time_has_the_folder(tmp_path: Path) -> None:
             except Error:
                 refused.append(number)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(run, range(4)))
     assert max(counts) == 1 and len(counts) + len(refused) == 400
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

@@ -18,27 +18,17 @@ from tests.support.child_processes import ROOT, wait_until
 NAMES = ("html", "json", "mlflow", "nq", "sitecustomize")
 
 
-@pytest.fixture
-def working_folder(tmp_path: Path) -> Path:
-    """A folder with files that have the names of modules; one that is run leaves another file."""
+def test_a_child_and_its_own_child_run_no_file_of_the_working_folder(tmp_path: Path) -> None:
     for name in NAMES:
-        (tmp_path / f"{name}.py").write_text(f"open({name + '.ran'!r}, 'w')", encoding="utf-8")
-    return tmp_path
-
-
-def ran(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("*.ran"))
-
-
-def test_a_child_and_its_own_child_run_no_file_of_the_working_folder(working_folder: Path) -> None:
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w')", encoding="utf-8")
     imports = "import html, importlib.util, json; importlib.util.find_spec('mlflow'); import nq"
     code = f"{imports}\nimport subprocess, sys\nprint(nq.__file__, flush=True)\n"
     code += f"subprocess.run([sys.executable, '-c', {imports + '; print(nq.__file__)'!r}])"
     done = subprocess.run(
-        **python("-c", code), cwd=working_folder, capture_output=True, text=True, check=True
+        **python("-c", code), cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == [str(ROOT / "nq" / "__init__.py")] * 2
-    assert ran(working_folder) == []
+    assert not (tmp_path / "ran").exists()
 
 
 def squares(count: int) -> Iterator[int]:
@@ -49,27 +39,18 @@ def squares(count: int) -> Iterator[int]:
         raise Error("three")
 
 
-@pytest.fixture
-def logged() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def worker(logged: list[str]) -> Iterator[Worker]:
-    """A worker that yields squares."""
-    one = Worker(squares, name="squares", on_log=lambda record: logged.append(record.getMessage()))
-    yield one
-    one.end()
-    assert not one.is_alive
-
-
-def test_values_logs_and_errors_arrive_in_order(worker: Worker, logged: list[str]) -> None:
-    assert list(worker.stream(2)) == [0, 1] and logged == ["0", "1"]
+def test_values_logs_and_errors_arrive_in_order() -> None:
+    logged = list[logging.LogRecord]()
+    worker = Worker(squares, name="squares", on_log=logged.append)
+    assert list(worker.stream(2)) == [0, 1]
+    assert [record.getMessage() for record in logged] == ["0", "1"]
     stream = worker.stream(3)
     assert [next(stream) for _ in range(3)] == [0, 1, 4]
     with pytest.raises(Error, match="three"):
         next(stream)
     assert list(worker.stream(1)) == [0]
+    worker.end()
+    assert not worker.is_alive
 
 
 def test_calls_end_at_their_limits_and_errors_keep_what_they_carry(tmp_path: Path) -> None:
