@@ -14,34 +14,16 @@ PARAGRAPH = "The <b>Eiffel</b> Tower was built in 1889 by Eiffel &amp; Co."
 HTML = f"<title>Tower</title>\r\n<p>{PARAGRAPH}</p>"
 
 
-@pytest.fixture
-def squad(tmp_path: Path) -> Path:
-    """A SQuAD file with a record that is bad, and one that has the id of another."""
-    bad = {"id": "q4", "question": "Who kept it?", "answers": [own_data.placed("Tom Hale", 3)]}
-    twice = own_data.QUESTIONS[1] | {"question": "Who built it?"}
-    return own_data.write_squad(tmp_path / "own.json", *own_data.QUESTIONS, bad, twice)
-
-
-@pytest.fixture
-def with_pages(tmp_path: Path) -> list[str]:
-    """A CSV file of questions and a folder of pages, one of which no question names."""
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    (folder / "tower.html").write_text(HTML, newline="")
-    (folder / "light.txt").write_text(own_data.CONTEXT, newline="")
-    (folder / "rain.txt").write_text("It rains.")
-    rows = ["When was it built?;tower;1889", "When was it lit?;light.txt;never", "Who?;moon;"]
-    data = tmp_path / "own.csv"
-    data.write_text("\ufeffQuestion;Page;Answer\r\n" + "\r\n".join(rows), newline="")
-    return ["--data", str(data), "--pages", str(folder)]
-
-
 def load(path: Path) -> Any:
     return json.loads(path.read_bytes())
 
 
 @pytest.mark.slow
-def test_a_squad_file_from_end_to_end(squad: Path, tmp_path: Path, commands: Commands) -> None:
+def test_a_squad_file_from_end_to_end(tmp_path: Path, commands: Commands) -> None:
+    """One record is bad, and one has the id of another."""
+    bad = {"id": "q4", "question": "Who kept it?", "answers": [own_data.placed("Tom Hale", 3)]}
+    twice = own_data.QUESTIONS[1] | {"question": "Who built it?"}
+    squad = own_data.write_squad(tmp_path / "own.json", *own_data.QUESTIONS, bad, twice)
     run = tmp_path / "run"
     options = ["--data", squad, "--output", run, "--no-track", "--formats", "squad"]
     out = commands.out("answer", *options)
@@ -88,11 +70,17 @@ def test_all_blocks_of_a_page_are_read_as_nq_ask_reads_them(
 
 
 @pytest.mark.slow
-def test_questions_with_pages(
-    with_pages: list[str], tiny_model: Path, tmp_path: Path, commands: Commands
-) -> None:
-    run = tmp_path / "run"
-    command = ["answer", *with_pages, "--model", tiny_model, "--output", run]
+def test_questions_with_pages(tiny_model: Path, tmp_path: Path, commands: Commands) -> None:
+    """No question names one of the pages."""
+    pages, run = tmp_path / "pages", tmp_path / "run"
+    pages.mkdir()
+    (pages / "tower.html").write_text(HTML, newline="")
+    (pages / "light.txt").write_text(own_data.CONTEXT, newline="")
+    (pages / "rain.txt").write_text("It rains.")
+    rows = ["When was it built?;tower;1889", "When was it lit?;light.txt;never", "Who?;moon;"]
+    data = tmp_path / "own.csv"
+    data.write_text("\ufeffQuestion;Page;Answer\r\n" + "\r\n".join(rows), newline="")
+    command = ["answer", "--data", data, "--pages", pages, "--model", tiny_model, "--output", run]
     command += ["--formats", "nbest,squad", "--no-track"]
     figures = commands.json(*command)
     assert commands.err.count("nq: warning: no question names 1 of the 3 pages") == 1  # under auto
@@ -104,11 +92,10 @@ def test_questions_with_pages(
     longs = [answer["long_answer"] for answer in first["answers"] if answer["long_answer"]]
     places = {HTML[long["start_char"] : long["end_char"]] for long in longs}
     assert places == {PARAGRAPH}
-    evaluation = ["eval", "--gold_path", with_pages[1], *with_pages[2:]]
+    evaluation = ["eval", "--gold_path", data, "--pages", pages]
     printed = commands.out(*evaluation, "--predictions_path", run / "predictions.json")
     assert json.loads(printed) == pytest.approx(figures["metrics"])
-    pages, moved = Path(with_pages[3]), tmp_path / "moved"
-    pages.rename(moved)
+    moved = pages.rename(tmp_path / "moved")
     error = commands.error("report", run)
     assert str(pages) in error and "--pages" in error
     assert commands.json("report", run, "--pages", moved)["questions"] == 2
