@@ -139,10 +139,8 @@ class ModelFolder:
         is_reader = False
         with contextlib.suppress(OSError, ValueError):  # the check of the model reports it
             is_reader = self.weight_files[0].suffix != ".index" and self.is_squad_reader
-        return self._squad_settings() if is_reader else ModelSettings()
-
-    def _squad_settings(self) -> ModelSettings:
-        """Returns the settings of a reader of SQuAD: plain windows, the best or the null span."""
+        if not is_reader:
+            return ModelSettings()
         longest = WindowConfig(compat=SQUAD).max_seq_length
         length = min(longest, self.config.positions, max_length(self.path))
         query = min(WindowConfig.max_query_length, length // 4)

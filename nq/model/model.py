@@ -126,7 +126,12 @@ class Model:
         if ranker is not None:
             given = _pair_of(ranker, given)
         if isinstance(given, ModelFolder):
-            opened = cls._open_one(given, windows, decision, read_blocks)
+            if read_blocks is not None:
+                raise ValueError(f"read_blocks is {read_blocks} without a ranker: give one")
+            if isinstance(decision, CascadeDecision):
+                raise ValueError("the decision is for two models: give a ranker too")
+            own = given.settings.decision
+            opened = cls.alone(given, _windows(given, windows), decision or own)
         else:
             both = given.decision if decision is None else _of_both(decision, given.ranker)
             both = replace(both, read_blocks=read_blocks or both.read_blocks)
@@ -143,21 +148,6 @@ class Model:
     def alone(cls, files: ModelFolder, windows: WindowConfig, decision: DecisionConfig) -> Self:
         """Returns one model whose files are not checked."""
         return cls((ModelPart(files, windows),), decision)
-
-    @classmethod
-    def _open_one(
-        cls,
-        files: ModelFolder,
-        windows: WindowConfig | None,
-        decision: DecisionConfig | None,
-        read_blocks: int | None,
-    ) -> Self:
-        if read_blocks is not None:
-            raise ValueError(f"read_blocks is {read_blocks} without a ranker: give one")
-        if isinstance(decision, CascadeDecision):
-            raise ValueError("the decision is for two models: give a ranker too")
-        settings = files.settings
-        return cls.alone(files, _windows(files, windows), decision or settings.decision)
 
     def _check(self) -> None:
         """Raises ``ValueError`` if a model cannot do its part, or the windows are too long."""

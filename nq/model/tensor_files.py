@@ -69,8 +69,9 @@ def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors
                     raise ValueError(f"{path} and {stored[name][0]} both hold {name}")
                 stored[name] = path, tensor.get_dtype(), tuple(tensor.get_shape())
     stored_names: dict[str, str] = {}
+    of_scales = {name + suffix for name in stored for suffix in (SCALE, COLUMN_SCALE)}
     for name, (path, dtype, shape) in sorted(stored.items()):
-        if _scaled(name) in stored:
+        if name in of_scales:
             continue
         known = f"one of {', '.join(DTYPES)}"
         check_argument(dtype in DTYPES, f"{path}: the type of {name}", dtype, known)
@@ -105,14 +106,6 @@ def read_safetensors(files: Sequence[Path], layout: Layout) -> CheckpointTensors
 
     shapes = {canonical: stored[name][2] for canonical, name in stored_names.items()}
     return CheckpointTensors(layout, shapes, read_tensor)
-
-
-def _scaled(name: str) -> str:
-    """Returns the name of the tensor that a scale is of; empty if it is none."""
-    for suffix in (COLUMN_SCALE, SCALE):
-        if name.endswith(suffix):
-            return name.removesuffix(suffix)
-    return ""
 
 
 @contextlib.contextmanager
