@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,7 +41,7 @@ from nq.model import checkpoint
 from nq.model.folder import ModelFolder
 from nq.model.model import Model
 from nq.preprocess.tokenizers.base import Tokenizer
-from nq.progress import new_bar
+from nq.progress import ProgressBar
 from nq.records import UNLABELLED, Columns, IntArray
 from nq.training.job import PARTS, DistillationConfig
 from nq.training.windows import TrainingWindows
@@ -85,35 +84,29 @@ class Distillation:
         teacher: the teacher's log probabilities of all windows, ``[N, L]`` of start and end,
             ``[N, 5]`` of types; -inf for padding, and a separator that the teacher does not have.
             They are float16: the large probabilities have logarithms near 0, where it is precise,
-            and no probability differs by more than 0.0002.
-        has_types: whether it teaches types; otherwise a student learns them from labels alone.
+            and no probability differs by more than 0.0002. Types are absent where the teacher
+            has none, which a student then learns from labels alone.
     """
 
     config: DistillationConfig
     teacher: Columns
-    has_types: bool = True
-
-    @property
-    def heads(self) -> tuple[str, ...]:
-        """The outputs for which the teacher has probabilities."""
-        return LOGITS if self.has_types else LOGITS[:2]
 
     def student(self, model: keras.Model) -> keras.Model:
         """Returns a model with the layers of another one and more outputs, with equal values."""
         soft = {
             f"{name}{SOFT}": keras.layers.Identity(name=f"{name}{SOFT}")(model.output[name])
-            for name in self.heads
+            for name in self.teacher
         }
         return keras.Model(model.input, {**model.output, **soft}, name=model.name)
 
     def losses(self) -> dict[str, keras.losses.Loss]:
-        return {f"{name}{SOFT}": SoftCrossEntropy(self.config.temperature) for name in self.heads}
+        return {f"{name}{SOFT}": SoftCrossEntropy(self.config.temperature) for name in self.teacher}
 
     def weights(self, hard: Mapping[str, float]) -> dict[str, float]:
         """Returns the weights of all losses; ``hard`` are the weights without a teacher."""
         share = self.config.teacher_weight
         weights = {name: weight * (1 - share) for name, weight in hard.items()}
-        return weights | {f"{name}{SOFT}": share / len(self.heads) for name in self.heads}
+        return weights | {f"{name}{SOFT}": share / len(self.teacher) for name in self.teacher}
 
     def batch(
         self,
@@ -127,27 +120,26 @@ class Distillation:
         weights = dict.fromkeys(targets, labelled)
         targets["type_logits"] = np.maximum(types, 0)
         length = model_inputs["input_ids"].shape[1]
-        for name in self.heads:
-            targets[f"{name}{SOFT}"] = self.teacher[name][rows, :length].astype(np.float32)
+        for name, column in self.teacher.items():
+            targets[f"{name}{SOFT}"] = column[rows, :length].astype(np.float32)
             weights[f"{name}{SOFT}"] = np.ones_like(labelled)
         return model_inputs, targets, weights
 
     def curves(self, logs: Mapping[str, float]) -> dict[str, float]:
         """Returns the hard and the soft loss of a step from Keras' logs of it."""
         hard = [loss for name in LOGITS if (loss := logs.get(f"{name}_loss")) is not None]
-        soft = [logs[f"{name}{SOFT}_loss"] for name in self.heads]
+        soft = [logs[f"{name}{SOFT}_loss"] for name in self.teacher]
         return dict(zip(PARTS, map(float, (np.mean(hard), np.mean(soft))), strict=True))
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A model that teaches on the student's windows; ``tokenizer`` is the digest of its own."""
+    """A model that teaches on the student's windows, by its outputs ``heads``."""
 
     folder: ModelFolder
-    tokenizer: str
     windows: WindowConfig
     profile: Profile
-    has_types: bool
+    heads: tuple[str, ...]
 
     @classmethod
     def of(
@@ -170,14 +162,15 @@ class Teacher:
         checkpoint.with_room_for(folder.joint_config, tokenizer)  # or it raises
         if not folder.has_head("span_output"):
             raise ValueError(f"{name} has no span head: expected a model for answers")
-        has_types = False
+        heads = LOGITS[:2]
         if not windows.switches.running_text:
-            has_types = folder.has_head("type_output")
-            if not has_types:
+            if folder.has_head("type_output"):
+                heads = LOGITS
+            else:
                 log.warning("%s has no head for types: the labels alone teach them", name)
         if tokenizer.digest != student.digest:
             raise ValueError(f"{name} has another vocabulary or tokenizer than init")
-        return cls(folder, tokenizer.digest, windows, profile, has_types)
+        return cls(folder, windows, profile, heads)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -185,7 +178,7 @@ class Teacher:
         return {
             "config": self.folder.config.to_dict(),
             "weights": [*self.folder.file_digests.values()],
-            "tokenizer": self.tokenizer,
+            "tokenizer": self.folder.tokenizer(self.windows.compat).digest,
             "profile": str(self.profile),
         }
 
@@ -200,7 +193,7 @@ class Teacher:
         parts = list[Columns]()
         total = len(windows)
         predictor = None
-        with new_bar(desc="teacher", unit=" windows", total=total) as bar:
+        with ProgressBar("teacher", "windows") as report:
             for start in range(0, total, PART_WINDOWS):
                 name = f"part-{len(parts):06d}.npz"
                 rows = slice(start, min(start + PART_WINDOWS, total))
@@ -209,18 +202,14 @@ class Teacher:
                 except (FileNotFoundError, DamagedError) as error:
                     if isinstance(error, DamagedError):
                         log.warning("%s; the teacher computes it again", error)
-                    started = time.perf_counter()
                     predictor = predictor or self._predictor(windows)
                     parts.append(self._log_probabilities(predictor, windows, rows))
                     memo.write_arrays(name, parts[-1])
-                    if bar.disable:
-                        speed = (rows.stop - start) / (time.perf_counter() - started)
-                        log.info("teacher: %d of %d windows, %.1f/s", rows.stop, total, speed)
-                bar.update(rows.stop - start)
+                report(rows.stop - start, total)
         del predictor
         gc.collect()  # graphs and their layers reference each other, with all weights
-        columns = {name: np.concatenate([part[name] for part in parts]) for name in LOGITS}
-        return Distillation(config, columns, self.has_types)
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in self.heads}
+        return Distillation(config, columns)
 
     def _predictor(self, windows: TrainingWindows) -> Any:
         calibration = {}
