@@ -18,19 +18,13 @@ from nq.lab.rows import row
 from nq.model import joint
 from nq.runs.folder import COMPARISON_PAGE, JOB, METRICS, FinishedRun
 from tests.conftest import Commands
+from tests.lab.conftest import QUESTIONS
 from tests.support import nq_records, tiny_models
 
 pytestmark = pytest.mark.slow
-QUESTIONS = 10
 LONG_ONLY = ("--set", "long_threshold=-9,short_threshold=9")
 """The only block of each page is the right one, so that all long answers are right."""
 NOTHING = ("--set", "long_threshold=9,short_threshold=9")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = [nq_records.simplified(i, words=4 + 5 * i) for i in range(1, QUESTIONS + 1)]
-    return nq_records.write_lines(tmp_path_factory.mktemp("data") / "questions.jsonl", records)
 
 
 @pytest.fixture(scope="module")

@@ -30,24 +30,18 @@ from nq.runs.folder import FinishedRun
 from nq.runs.measure import BUSY, machine
 from nq.storage import own_paths
 from tests.conftest import Commands
+from tests.lab.conftest import QUESTIONS
 from tests.support import nq_records
 from tests.support.child_processes import wait_until
-from tests.support.jobs import chosen
+from tests.support.jobs import answer_here, chosen
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:For backward compatibility, 'str' dtypes"),  # in MLflow
 ]
 ROOT = Path(__file__).parents[2]
-QUESTIONS = 3
 BLOCK = "import sys\nsys.modules['onnxruntime'] = None\n"
 MISSING, GIVEN = "buckets+onnx", "openvino"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = [nq_records.simplified(i, words=4 + 5 * i) for i in range(1, QUESTIONS + 1)]
-    return nq_records.write_lines(tmp_path_factory.mktemp("data") / "questions.jsonl", records)
 
 
 def kept(folder: Path) -> list[tuple[int, str]]:
@@ -233,10 +227,6 @@ class Here:
     patch: pytest.MonkeyPatch
     default: str = GIVEN
 
-    def answer(self, job: nq.Job) -> dict[str, Any]:
-        result = nq.run(job).to_dict()
-        return {**result, "wall_s": result["time"]["total_s"], "speed_comparable": "yes"}
-
     def use(self, answer: Answer) -> None:
         """Has runs done by a function."""
         self.patch.setattr(rounds, "answer_in_process", answer)
@@ -246,7 +236,7 @@ class Here:
 
         def answer(job: nq.Job) -> dict[str, Any]:
             verdict = f"no: {BUSY}" if next(busy) else "yes"
-            return self.answer(job) | {"speed_comparable": verdict}
+            return answer_here(job) | {"speed_comparable": verdict}
 
         self.use(answer)
 
@@ -262,7 +252,7 @@ def here(
     here = Here(data, tiny_model, commands, monkeypatch)
     monkeypatch.setitem(CANDIDATES, "CPU", (here.default,))
     monkeypatch.chdir(tmp_path)
-    here.use(here.answer)
+    here.use(answer_here)
     return here
 
 
@@ -289,9 +279,8 @@ def test_a_busy_run_is_repeated_once_and_its_round_does_not_count(here: Here) ->
 
 def test_answers_that_were_removed_or_replaced_are_given_again(here: Here) -> None:
     speeds, other = [], nq.Job([here.data], here.model, GIVEN, limit=2)
-    for is_replaced, is_list in itertools.product((False, True), repeat=2):
-        given, profiles = ([here.data], ["baseline"]) if is_list else (str(here.data), "baseline")
-        rows = nq.compare(given, profiles, model=here.model, rounds=1, limit=2)
+    for is_replaced in (False, True):
+        rows = nq.compare(str(here.data), "baseline", model=here.model, rounds=1, limit=2)
         (metrics,) = rows.folder.glob("baseline-*/metrics.json")
         result = json.loads(metrics.read_bytes())
         assert (result["examples"], result["profile"]) == (2, "baseline")
@@ -339,7 +328,7 @@ def test_three_busy_rounds_give_a_verdict_that_auto_does_not_take(here: Here) ->
     speeds = {"baseline": 10.0, here.default: 5.0}
 
     def answer(job: nq.Job) -> dict[str, Any]:
-        result = here.answer(job)
+        result = answer_here(job)
         times = {**result["time"], "predict_s": speeds[str(job.profile)]}
         return {**result, "time": times, "speed_comparable": f"no: {BUSY}"}
 
@@ -349,14 +338,8 @@ def test_three_busy_rounds_give_a_verdict_that_auto_does_not_take(here: Here) ->
     assert str(rows.folder) not in chosen(nq.Job([here.data], here.model))[1]
 
 
-def other_decision(settings: bytes) -> bytes:
-    values = json.loads(settings)
-    return json.dumps(values | {"decision": {"long_threshold": 5.0}}).encode()
-
-
 CHANGES: dict[str, Callable[[bytes], bytes]] = {
     "data.jsonl": lambda data: data.replace(b"tower", b"bridge"),
-    "model/nq.json": other_decision,
     "model/model.safetensors": lambda data: data[:-4] + bytes(4),
     "pages/a.txt": lambda data: data + b" More.",
 }
@@ -367,7 +350,6 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
     [
         ("data.jsonl", 1, True),
         ("data.jsonl", 3, False),
-        ("model/nq.json", 2, True),
         ("model/model.safetensors", 1, False),
         ("model/model.safetensors", 3, True),
         ("pages/a.txt", 2, False),
@@ -396,7 +378,7 @@ def test_what_changes_while_it_is_compared_is_noticed(
         if is_now:
             file.write_bytes(after)
         try:
-            return here.answer(job)
+            return answer_here(job)
         finally:
             if is_now and is_put_back:
                 file.write_bytes(before)
@@ -424,7 +406,7 @@ def test_a_profile_that_fails_in_a_later_round_has_one_row_and_new_ones_are_reco
     def answer(job: nq.Job) -> dict[str, Any]:
         if str(job.profile) == "xla" and next(fails):
             raise Error("out of memory")
-        return here.answer(job)
+        return answer_here(job)
 
     here.use(answer)
     track, recorded = TrackingConfig(f"sqlite:///{tmp_path}/mlflow.db"), []
@@ -480,19 +462,3 @@ def test_a_comparison_of_pages_that_were_edited_is_another(here: Here, tmp_path:
     page.write_text("The tower was built in 1890.")
     assert here.commands.json(*command)["page"] != first
     assert "other pages" in here.commands.error(*command, "--output", str(Path(first).parent))
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (["--profile", "mixed"], "give --profiles"),
-        (["--prof", "mixed"], "give --profiles"),
-        (["--root", "x"], "give --output"),
-        (["--register", "x"], "--register"),
-        (["--no-such-option"], "--no-such-option"),
-    ],
-)
-def test_options_that_a_comparison_would_override_are_refused(
-    commands: Commands, options: list[str], problem: str
-) -> None:
-    assert problem in commands.error("compare", *options, code=2)

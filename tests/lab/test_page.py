@@ -66,9 +66,9 @@ def judged(row: Row, f1: float, *behind: float) -> Row:
             "(90%: 0.100 to 0.300).",
         ),
         (
-            [judged(MODEL, 0.4, 0.2, 0.1, 0.3), SLOW],
-            "Take org/other: org/other has the best F1, 0.600; that of small is 0.200 lower (90%: "
-            "0.100 to 0.300). The fastest, small, is not as good: 0.200 lower (90%: 0.1",
+            [judged(MODEL, 0.56, 0.04, 0.01, 0.1), SLOW],
+            "Take org/other: org/other has the best F1, 0.600; that of small is 0.040 lower (90%: "
+            "0.010 to 0.100). The fastest, small, is not as good: 0.040 lower (90%: 0.0",
         ),
         (
             [SLOW, MODEL],
@@ -79,12 +79,7 @@ def judged(row: Row, f1: float, *behind: float) -> Row:
             "Take org/other: small and org/other have the same F1, 0.600; that of third is 0.200 "
             "lower (90%: 0.100 to 0.300); as fast within the rounds: small.",
         ),
-        (
-            [judged(MODEL, 0.595, 0.005, 0.001, 0.1), SLOW, judged(THIRD, 0.6, 0, 0, 0)],
-            "Take small: org/other and third have the same F1, 0.600; that of small is 0.005 lower",
-        ),
         ([judged(MODEL, 0.56, 0.04, -0.01, 0.1), SLOW], "Take small"),  # may be chance
-        ([judged(MODEL, 0.56, 0.04, 0.01, 0.1), SLOW], "Take org/other"),
         ([judged(MODEL, 0.5, 0.1, -0.01, 0.2), SLOW], "Take org/other"),
         ([replace(MODEL, ratios=(3.0,)), replace(SLOW, ratios=(0.3,))], "small"),
         ([replace(one, behind=None) for one in (MODEL, SLOW)], "No model is named, since"),
@@ -169,10 +164,6 @@ def test_of_runs_the_best_f1_or_a_tie_is_told_with_the_models() -> None:
         (
             [FAST, replace(FAST, profile="mixed", ratios=(3.0, 2.9, 3.0), changed=1), BASE],
             "Take mixed: 3.00 times as fast as baseline, 1 changed answer, relative loss",
-        ),
-        (  # slower in every round, if by little
-            [FAST, replace(FAST, profile="mixed", ratios=(3.0, 2.9, 2.8), changed=1), BASE],
-            "Take mixed+buckets+openvino",
         ),
         (  # slower in most rounds, and by much
             [FAST, replace(FAST, profile="mixed", ratios=(2.0, 2.0, 2.95), changed=1), BASE],

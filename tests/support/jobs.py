@@ -19,6 +19,7 @@ from nq.runs.config import Compute
 from nq.runs.folder import RUN, RunFolder
 from nq.runs.job import Job
 from nq.runs.measure import Clock
+from nq.runs.run import run
 from nq.runs.scoring import LocalExecutor, RunProgress, Scoring
 
 
@@ -46,6 +47,12 @@ def chosen(job: Job, files: Files = LOCAL) -> tuple[str, str]:
     """Returns the profile that is chosen for a job under ``auto``, and why."""
     job, why = with_profile(job, Questions(job.files, job.pages, job.limit, files))
     return str(job.profile), why
+
+
+def answer_here(job: Job) -> dict[str, Any]:
+    """Runs a job of a comparison in this process; returns its result, as of a quiet machine."""
+    result = run(job).to_dict()
+    return {**result, "wall_s": result["time"]["total_s"], "speed_comparable": "yes"}
 
 
 @contextlib.contextmanager
