@@ -1,7 +1,12 @@
 """Tests of the evaluation, against counts by hand, official results and a slow implementation."""
 
+import contextlib
 import gzip
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +22,7 @@ from nq.evaluation.official import FileSpan, read_gold, read_predictions
 from nq.formats.fields import same_id
 from nq.records import Annotation, Answer, Prediction, Span, YesNo
 from tests.conftest import Commands
-from tests.support.child_processes import python
+from tests.support.child_processes import ROOT, python
 
 
 def span(text: str) -> Span | None:
@@ -307,14 +312,19 @@ def test_pretty_print(files: tuple[str, str], commands: Commands) -> None:
     assert commands.out("eval", "--pretty_print=T", *files).startswith(table)
 
 
-def test_a_terminal_gets_a_metric_a_line(
-    files: tuple[str, str], commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert len(commands.out("eval", *files).splitlines()) == 1
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    text = commands.out("eval", *files)
+def test_a_terminal_gets_a_metric_a_line(files: tuple[str, str], commands: Commands) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "eval.nq_eval", *files]
+    subprocess.run(command, stdout=theirs, stderr=subprocess.DEVNULL, cwd=ROOT, check=True)
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # its end, when no process has the terminal open
+        while part := os.read(ours, 1 << 16):
+            text += part
+    os.close(ours)
     metrics = nq_eval.score(*frozen())
     assert json.loads(text) == metrics and len(text.splitlines()) == len(metrics) + 2
+    assert len(commands.out("eval", *files).splitlines()) == 1
 
 
 def test_what_is_no_value_of_a_flag_is_named(files: tuple[str, str]) -> None:
