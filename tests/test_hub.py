@@ -19,7 +19,8 @@ from nq.model.registry import model_folder, model_name
 from tests.conftest import Commands
 from tests.formats.hugging_face_rows import row
 from tests.formats.hugging_face_rows import write as write_rows
-from tests.formats.test_parquet import SQUAD, squad_rows, write_questions
+from tests.formats.test_parquet import SQUAD, squad_rows
+from tests.formats.test_parquet import write_rows as write_questions
 from tests.support import nq_records
 from tests.support.child_processes import ROOT, python, started
 from tests.support.hub_server import Hub, serve

@@ -162,7 +162,7 @@ class Teacher:
         checkpoint.with_room_for(folder.joint_config, tokenizer)  # or it raises
         if not folder.has_head("span_output"):
             raise ValueError(f"{name} has no span head: expected a model for answers")
-        heads = LOGITS[:2]
+        heads: tuple[str, ...] = LOGITS[:2]
         if not windows.switches.running_text:
             if folder.has_head("type_output"):
                 heads = LOGITS
