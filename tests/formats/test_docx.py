@@ -51,7 +51,7 @@ def choice(first: str, second: str) -> str:
     [
         *(
             (p("by ", f"<w:{name}>{run('Ada')}</w:{name}>", " in"), ["by Ada in"])
-            for name in ("hyperlink", "new")
+            for name in ("fldSimple", "bdo", "hyperlink", "ins", "new")
         ),
         (p("by ", f"<w:sdt><w:sdtContent>{run('Ada')}</w:sdtContent></w:sdt>"), ["by Ada"]),
         (f"<w:sdt><w:sdtContent>{p('by Ada')}</w:sdtContent></w:sdt>", ["by Ada"]),

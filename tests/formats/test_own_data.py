@@ -238,6 +238,7 @@ def test_places_are_those_of_the_text_in_the_context(text: str, data: st.DataObj
         ({"answer": "1986", "is_impossible": "1.0"}, 0, []),
         # an empty text alone is no answer
         ({"answers": {"text": [""], "answer_start": [0]}}, 0, []),
+        ({"answer": {"text": "", "answer_start": "-1"}}, 0, []),
     ],
 )  # fmt: skip
 def test_gold_is_read_as_text(gold: dict[str, Any], texts: int, found: list[str]) -> None:

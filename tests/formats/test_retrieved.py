@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nq.formats import elements, inputs, lines
+from nq.formats.documents import page_from_html
 from nq.formats.fields import LIMITS, RecordError
 from nq.formats.retrieved import decode
 from nq.questions import read_examples
@@ -116,6 +117,16 @@ def test_all_shapes_are_the_same_example(tmp_path: Path) -> None:
     assert [passage.rank for passage in second.passages or ()] == [1, 2]
 
 
+def test_passages_are_the_blocks_of_the_same_page_as_html(tmp_path: Path) -> None:
+    example = decode(dpr("q", KEEPERS, ["1986"]))
+    html = "".join(f"<h2>{title}</h2><p>{text}</p>" for _, title, text in KEEPERS)
+    page = page_from_html(html).example
+    assert list(page.tokens) == list(example.tokens)
+    assert list(page.candidates) == list(example.candidates)
+    assert page.original and example.original
+    assert list(page.original.spelling) == list(example.original.spelling)
+
+
 def test_gold_of_a_training_file_is_in_the_first_positive_passage_with_it() -> None:
     record = training("q", KEEPERS[:2], ["Tom Hale", "1874"])
     record["hard_negative_ctxs"] = [{"title": KEEPERS[2][1], "text": KEEPERS[2][2], "score": 9}]
@@ -160,6 +171,11 @@ def test_gold_is_where_has_answer_of_dpr_finds_it(
         ({"ctxs": "p1"}, "'ctxs' must be an array"),
         ({"ctxs": [{"text": "a"}, None]}, "ctxs[1] must be an object, found null"),
         ({"ctxs": [{"title": "a"}]}, "missing field 'ctxs[0].text'"),
+        (
+            {"ctxs": None, "retrieval_result": [{"id": "a"}]},
+            "missing field 'retrieval_result[0].contents'",
+        ),
+        ({"ctxs": [{"text": 5}]}, "'ctxs[0].text' must be a string, found an integer"),
         ({"ctxs": [{"text": "a", "score": 1e999}]}, "ctxs[0].score must be a finite number"),
         ({"ctxs": [{"text": "a", "score": [1]}]}, "ctxs[0].score must be a finite number"),
         ({"ctxs": [{"title": 5, "text": "a"}]}, "'ctxs[0].title' must be"),
