@@ -29,6 +29,7 @@ from nq.training.train import opened, train
 from tests.conftest import Commands
 from tests.support import tiny_models
 from tests.support.folders import tree
+from tests.support.nq_records import write_lines
 
 ROOT = Path(__file__).parents[2]
 SIZES = ["--max-seq-length", "32", "--max-query-length", "8", "--doc-stride", "16"]
@@ -208,21 +209,12 @@ def test_the_training_of_other_options_is_refused_and_not_touched(
         train(job)
 
 
-def test_a_training_file_of_dpr_and_its_records_without_gold(
+def test_records_without_gold_are_counted(
     tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    positive, negative = {"title": "Skerry", "text": "it was lit in 1874"}, {"text": "it rains"}
-    several = [
-        {
-            "question": f"when was it lit {n}",
-            "answers": ["1874" if n else "1986"],
-            "positive_ctxs": [positive],
-            "hard_negative_ctxs": [negative] * n,
-        }
-        for n in range(4)
-    ]
-    data, model = tmp_path / "biencoder.json", tmp_path / "model"
-    data.write_text(json.dumps(several), encoding="utf-8")
+    question = {"question": "when was it lit", "context": "it was lit in 1874"}
+    several = [{**question, "answer": year} for year in ("1986", "1874", "1874", "1874")]
+    data, model = write_lines(tmp_path / "data.jsonl", several), tmp_path / "model"
     paths = ["--data", data, "--init", tiny_model, "--output", model]
     more = ["--batch-size", 1, "--epochs", 1, "--negatives", 0, "--no-track"]
     printed = commands.out("train", *paths, *SIZES, *more)

@@ -1,7 +1,5 @@
 """Models by their recipes: the encoder of the start, the data, and a recipe of tiny stages."""
 
-import gzip
-import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,8 +74,7 @@ def test_a_recipe_makes_a_tuned_model_and_resumes(
         sample = [orjson.loads(line) for line in bundled_sample().read_bytes().splitlines()]
         for i, record in enumerate(sample):
             record["source"] = ("nq", "boolq")[i % 2]
-        with gzip.open(tmp_path / "data" / part / "a.jsonl.gz", "wt") as file:
-            file.writelines(json.dumps(record) + "\n" for record in sample)
+        nq_records.write_lines(tmp_path / "data" / part / "a.jsonl.gz", sample)
     command = ["--data", str(tmp_path / "data"), "--output", str(tmp_path / "out")]
     folder, made = tmp_path / "out" / "small", []
     for _ in range(2):

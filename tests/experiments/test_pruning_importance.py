@@ -11,30 +11,16 @@ from scipy.special import log_softmax
 from experiments.compression.importance import importance
 from experiments.compression.structure import Importance
 from nq.model.config import ModelConfig
-from nq.records import FloatArray, IntArray
+from nq.records import FloatArray
 from nq.training.windows import TrainingWindows
 from tests.model.slow_bert import SlowBert
 from tests.support import tiny_models
 
 pytestmark = pytest.mark.extended
 
-LENGTH = 16
 STEP = 1e-4
 
 Tensors = dict[str, FloatArray]
-
-
-def some_windows(n: int, seed: int = 0) -> TrainingWindows:
-    draw = np.random.default_rng(seed)
-    n_pieces = draw.integers(6, LENGTH + 1, n)
-    targets: dict[str, IntArray] = {
-        "start_positions": draw.integers(0, n_pieces),
-        "end_positions": draw.integers(0, n_pieces),
-        "answer_types": draw.integers(0, 5, n),
-    }
-    return TrainingWindows.from_columns(
-        {**tiny_models.rows(n_pieces.tolist(), LENGTH, seed), **targets}
-    )
 
 
 def slow_loss(tensors: Tensors, shape: ModelConfig, windows: TrainingWindows, row: int) -> float:
@@ -104,7 +90,7 @@ def slow_importance(shape: ModelConfig, windows: TrainingWindows) -> Importance:
 
 def test_heads_units_and_layers_have_the_importance_of_the_slow_truth() -> None:
     shape = dataclasses.replace(tiny_models.FEWER_HEADS, intermediate_size=6, num_hidden_layers=3)
-    windows = some_windows(5)
+    windows = tiny_models.training_windows(5, 16)
     assert len(set(windows.n_pieces.tolist())) > 1, "no window is padded"
     actual = importance(tiny_models.model(shape=shape), shape, windows)
     expected = slow_importance(shape, windows)

@@ -15,6 +15,7 @@ from nq.model.names import BERT
 from nq.model.tensors import CheckpointTensors
 from nq.preprocess.tokenizers.base import MARKERS
 from nq.records import Features, FloatArray, IntArray
+from nq.training.windows import TrainingWindows
 
 WORDS = ("the", "lake", "is", "deep", "old", "##s")
 LETTERS = string.ascii_lowercase + string.digits
@@ -189,3 +190,15 @@ def features(
     return Features(
         example_id, **inputs, token_map=doc, window_numbers=numbers, n_windows=n_windows
     )
+
+
+def training_windows(n: int, length: int, seed: int = 0) -> TrainingWindows:
+    """Returns random windows with random targets, some of them padded."""
+    draw = np.random.default_rng(seed)
+    n_pieces = draw.integers(6, length + 1, n)
+    targets = {
+        "start_positions": draw.integers(0, n_pieces),
+        "end_positions": draw.integers(0, n_pieces),
+        "answer_types": draw.integers(0, 5, n),
+    }
+    return TrainingWindows.from_columns({**rows(n_pieces.tolist(), length, seed), **targets})

@@ -22,10 +22,10 @@ from nq.training.loop import TrainingState, WarmupThenDecay, fit
 from nq.training.windows import TrainingWindows, steps_after, total_steps
 from tests.conftest import Commands
 from tests.golden.families import make
+from tests.support.nq_records import Record, write_lines
 
 FAMILIES = ("bert", "roberta", "deberta-v3")
 SIZES = ("--max-seq-length", "64", "--max-query-length", "16")
-Record = dict[str, Any]
 
 
 def torch_steps(
@@ -121,11 +121,6 @@ def records(count: int, seed: int) -> list[Record]:
     return questions
 
 
-def write_records(path: Path, questions: list[Record]) -> Path:
-    path.write_text("".join(f"{json.dumps(one)}\n" for one in questions))
-    return path
-
-
 @pytest.fixture(scope="module")
 def init(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("init") / "reader")
@@ -133,7 +128,7 @@ def init(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def dev(tmp_path: Path) -> Path:
-    return write_records(tmp_path / "dev.jsonl", records(20, 2))
+    return write_lines(tmp_path / "dev.jsonl", records(20, 2))
 
 
 @pytest.fixture
@@ -147,7 +142,7 @@ def train(init: Path, dev: Path, tmp_path: Path, commands: Commands) -> Any:
         {**odd, "id": 63},
         {**odd, "id": 64, "context": " "},
     ]
-    write_records(tmp_path / "data.jsonl", data)
+    write_lines(tmp_path / "data.jsonl", data)
 
     def run(output: Path, *options: object) -> Any:
         folders = ["--data", tmp_path / "data.jsonl", "--init", init, "--output", output]

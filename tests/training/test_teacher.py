@@ -29,14 +29,7 @@ WINDOWS_CONFIG = WindowConfig(max_seq_length=LENGTH, max_query_length=8)
 SHAPE = dataclasses.replace(tiny_models.SHAPE, num_hidden_layers=3)
 
 
-def some_windows(n: int = 30, seed: int = 0) -> TrainingWindows:
-    draw = np.random.default_rng(seed)
-    rows = tiny_models.rows(draw.integers(9, LENGTH + 1, n).tolist(), LENGTH, seed)
-    none = dict.fromkeys(("start_positions", "end_positions", "answer_types"), np.zeros(n, int))
-    return TrainingWindows.from_columns({**rows, **none})
-
-
-WINDOWS = some_windows()
+WINDOWS = tiny_models.training_windows(30, LENGTH)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +145,8 @@ def test_of_another_request_nothing_is_used(
     shutil.copy(folder / "part-000000.npz", folder / "part-000005.npz")  # of more windows
     computed = Recorder(monkeypatch)
     profile = "grappler" if changed == "profile" else "baseline"
-    windows = some_windows(seed=1) if changed == "windows" else WINDOWS
+    other = tiny_models.training_windows(30, LENGTH, seed=1)
+    windows = other if changed == "windows" else WINDOWS
     taught(make(larger, student, profile), windows, folder)
     assert computed.parts == [0, 1, 2, 3, 4]
     assert not (folder / "part-000005.npz").exists()
