@@ -1,7 +1,6 @@
 """Documents ranked by words and vectors: what is kept of them, and when it is made again."""
 
 import contextlib
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from nq.model.model import Model, ModelPart
 from nq.postprocess.blocks import Blocks, bm25
 from nq.preprocess.features import features
 from tests.conftest import Commands
+from tests.support.nq_records import write_lines
 
 TEXTS = (
     "the lake is deep\n\nold old lakes of the moon\n\na",
@@ -39,7 +39,18 @@ def ranker(tiny_ranker: Path) -> ModelPart:
     return Model.open(tiny_ranker).reader
 
 
+@pytest.fixture(scope="module")
+def known(ranker: ModelPart) -> list[Document]:
+    """The documents with these texts."""
+    return [Document.of(page.example, ranker) for page in pages()]
+
+
 @pytest.fixture
+def options(tiny_model: Path, tiny_ranker: Path) -> list[str]:
+    return ["--model", str(tiny_model), "--ranker", str(tiny_ranker), "--profile", "openvino"]
+
+
+@pytest.fixture(autouse=True)
 def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for vectors."""
     monkeypatch.setattr("nq.inference.load.vector_folder", lambda: tmp_path / "vectors")
@@ -93,7 +104,7 @@ def test_a_document_is_what_its_page_has(ranker: ModelPart, parts: list[list[lis
 
 
 def test_cosines_are_those_of_the_ranker(
-    tiny_ranker: Path, ranker: ModelPart, caches: Path
+    tiny_ranker: Path, ranker: ModelPart, known: list[Document]
 ) -> None:
     """Against the logits of the windows of each page; the best text of a block counts."""
     question = "is the old lake deep"
@@ -108,13 +119,12 @@ def test_cosines_are_those_of_the_ranker(
         block = of_token[columns["start_doc"][is_text]]
         logits = columns["start_logit"][is_text]
         expected += [logits[block == one].max() / SCALE + MIDDLE for one in np.unique(block)]
-    known = [Document.of(page.example, ranker) for page in pages()]
     found = index_of(tiny_ranker).cosines(question, known)
     assert found is not None
     np.testing.assert_allclose(found, np.array(expected), atol=1e-5)
 
 
-def test_a_known_file_is_not_read_again(tiny_ranker: Path, folder: Path, caches: Path) -> None:
+def test_a_known_file_is_not_read_again(tiny_ranker: Path, folder: Path) -> None:
     reads = list[Path]()
 
     def read(path: Path) -> Page:
@@ -145,11 +155,8 @@ def test_a_known_file_is_not_read_again(tiny_ranker: Path, folder: Path, caches:
     assert reads.count(paths[0]) == 2 and encoded(changed) == 1
 
 
-def test_words_and_vectors_rank_together(
-    tiny_ranker: Path, ranker: ModelPart, caches: Path
-) -> None:
+def test_words_and_vectors_rank_together(tiny_ranker: Path, known: list[Document]) -> None:
     index = index_of(tiny_ranker)
-    known = [Document.of(page.example, ranker) for page in pages()]
     words = [text.split(" ") for one in known for text in one.words]
     question = "the old moon"
     cosines = index.cosines(question, known)
@@ -165,15 +172,13 @@ def test_words_and_vectors_rank_together(
 
 def test_an_index_that_takes_long_is_made_only_if_wanted(
     tiny_ranker: Path,
-    ranker: ModelPart,
-    caches: Path,
+    known: list[Document],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.INFO, "nq.index")
     for name, value in (("TRIAL_S", 0.0), ("PATIENCE_S", 0.0), ("CHUNK", 2)):
         monkeypatch.setattr(index_module, name, value)
-    known = [Document.of(page.example, ranker) for page in pages()]
     impatient = index_of(tiny_ranker, is_wanted=False)
     assert impatient.cosines("the lake", known) is None
     assert selected("the moon", impatient).example.candidates
@@ -184,27 +189,27 @@ def test_an_index_that_takes_long_is_made_only_if_wanted(
 
 
 def test_a_folder_is_asked_again(
-    tiny_model: Path, tiny_ranker: Path, folder: Path, caches: Path, commands: Commands
+    tiny_model: Path, options: list[str], folder: Path, caches: Path, commands: Commands
 ) -> None:
-    options = ("--model", tiny_model, "--ranker", tiny_ranker, "--profile", "openvino", "--json")
-    first = commands.json("ask", "is the lake deep", folder, *options)
-    assert len(list(caches.iterdir())) == 1
-    assert commands.json("ask", "is the lake deep", folder, *options) == first
+    question = ["ask", "is the lake deep", folder, *options, "--json"]
+    first = commands.json(*question)
     (path,) = caches.iterdir()
+    assert commands.json(*question) == first
     path.write_bytes(path.read_bytes()[:5000])
-    assert commands.json("ask", "is the lake deep", folder, *options) == first
+    assert commands.json(*question) == first
     assert commands.err.count("made again") == 1
     error = commands.error("ask", "a question", folder, "--index", "--model", tiny_model, code=2)
     assert "--index is for a dual encoder" in error
 
 
 def test_the_vectors_of_named_pages_are_kept(
-    tiny_model: Path, tiny_ranker: Path, folder: Path, caches: Path, commands: Commands
+    options: list[str], folder: Path, caches: Path, commands: Commands
 ) -> None:
     questions = folder.parent / "questions.jsonl"
-    lines = [{"question": "is the lake deep", "page": path.name} for path in folder.iterdir()]
-    questions.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    options = ("--model", tiny_model, "--ranker", tiny_ranker, "--profile", "openvino")
+    write_lines(
+        questions,
+        [{"question": "is the lake deep", "page": path.name} for path in folder.iterdir()],
+    )
     data = ("--data", questions, "--pages", folder, "--no-track", "--json")
     outputs = [folder.parent / name for name in ("first", "second")]
     for output in outputs:
