@@ -109,24 +109,14 @@ for _module in OURS:
     PACKAGE_IMPORTS.setdefault(package_of(_module), set()).update(_others)
 
 
-def test_all_folders_are_in_the_table() -> None:
-    folders = {path.parent.name for path in (ROOT / "nq").glob("*/__init__.py")}
-    assert folders | {"eval"} == ALLOWED.keys()
-
-
-@pytest.mark.parametrize("package", ALLOWED)
-def test_a_package_imports_exactly_what_it_may(package: str) -> None:
-    assert PACKAGE_IMPORTS[package] & ALLOWED.keys() == ALLOWED[package]
+def test_packages_import_exactly_what_they_may() -> None:
+    packages = {"eval", *(path.parent.name for path in (ROOT / "nq").glob("*/__init__.py"))}
+    assert {package: PACKAGE_IMPORTS[package] & packages for package in packages} == ALLOWED
 
 
 def test_there_are_no_cycles() -> None:
     tuple(TopologicalSorter(PACKAGE_IMPORTS).static_order())
     tuple(TopologicalSorter({module: imports(module) for module in MODULES}).static_order())
-
-
-def test_commands_are_imported_only_by_the_modules_that_run_them() -> None:
-    importers = {name for name, others in PACKAGE_IMPORTS.items() if "commands" in others}
-    assert importers == {"nq.__main__", "nq.answer", "eval"}
 
 
 @pytest.mark.parametrize("library", HEAVY)
