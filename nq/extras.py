@@ -1,5 +1,6 @@
 """The optional packages of nq: which extra installs them and whether they are installed."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Iterable
@@ -36,23 +37,18 @@ def missing(extra: str) -> tuple[str, ...]:
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
 
 
-def installed(name: str) -> str:
-    """Returns name and version of a distribution; empty if it is not installed."""
-    try:
-        return f"{name}-{importlib.metadata.version(name)}"
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
 def versions(names: Iterable[str]) -> dict[str, str]:
     """Returns the versions of those of some distributions that are installed, by name."""
-    found = {name: installed(name).removeprefix(f"{name}-") for name in names}
-    return {name: version for name, version in found.items() if version}
+    found = {}
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def tensorflow_extra() -> str:
     """Returns the extra that installs the TensorFlow that is installed: ``cpu`` or ``gpu``."""
-    return "cpu" if installed("tensorflow-cpu") else "gpu"
+    return "cpu" if versions(["tensorflow-cpu"]) else "gpu"
 
 
 def has_gpu() -> bool:

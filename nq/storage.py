@@ -226,7 +226,7 @@ class Kind:
 
     def is_folder(self, name: str) -> bool:
         """Returns whether a command makes a folder of this name, relative to the folder."""
-        return bool(self.folders and re.fullmatch(self.folders, name))
+        return bool(re.fullmatch(self.folders, name))
 
 
 PART = Kind("job", "files of an unfinished job", _ALL, _ALL)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from nq import __version__, storage
 from nq.errors import DamagedError, Error
-from nq.extras import installed
+from nq.extras import versions
 from nq.inference.batches import Shape
 from nq.inference.profile import Profile
 from nq.inference.reduction import Reduction
@@ -231,6 +231,6 @@ def graph_folder(network: FolderNetwork, packages: Sequence[str]) -> Path:
         network.config.to_dict(),
         code_digests("inference/engines", "model"),
         __version__,
-        [installed(name) for name in ("keras", *packages)],
+        versions(("keras", *packages)),
     ]
     return storage.cache_folder() / "graphs" / storage.digest_json(depends)[:32]

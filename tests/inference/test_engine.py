@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import nq
-from nq.extras import installed
+from nq.extras import versions
 from nq.inference import engine
 from nq.inference.engine import CONVERTING, KEPT, FolderNetwork, graph_folder, load_graph
 from nq.memo import DIGESTS
@@ -182,7 +182,7 @@ def test_each_model_and_version_has_a_graph_of_its_own(
     for other in ("openvino", "keras"):
         with monkeypatch.context() as patch:
             others = {other: "0.0.1"}
-            patch.setattr(engine, "installed", lambda n, o=others: o.get(n) or installed(n))
+            patch.setattr(engine, "versions", lambda names, o=others: versions(names) | o)
             folders.append(folder())
     monkeypatch.setattr(engine, "__version__", "0.0.1")
     folders.append(folder())
