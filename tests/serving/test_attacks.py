@@ -20,7 +20,6 @@ from tests.support.child_processes import children, wait_until
 
 pytestmark = pytest.mark.slow
 FILES, SILENT = 256, 400
-OPTIONS = ("--timeout", "600")  # no test waits for the end of a time limit
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,8 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
     try:
-        server = RunningServer(tmp_path_factory.mktemp("server"), model, *OPTIONS)
+        # no test waits for the end of a time limit
+        server = RunningServer(tmp_path_factory.mktemp("server"), model, "--timeout", "600")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with server:
@@ -125,9 +125,8 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
             "pages": [{"name": "a.md", "page": "    b\n    c\n\n- d\n\n" * 60_000}],
         },
     ]
-    limits = ("--timeout", "16")
     with (
-        RunningServer(tmp_path, tiny_model, *limits) as server,
+        RunningServer(tmp_path, tiny_model, "--timeout", "16") as server,
         ThreadPoolExecutor(8) as pool,
     ):
         server.wait()

@@ -92,9 +92,7 @@ def test_a_bad_row_has_an_error_and_the_others_their_answers(loaded: Any, tiny_m
         assert answer["short_answers"] == answer["runners_up"] == answer["skipped_documents"] == []
 
 
-@pytest.fixture(scope="module")
-def served(saved: Path) -> Iterator[str]:
-    """The address of a real server of the model."""
+def test_mlflow_serves_it(saved: Path, tiny_model: Path) -> None:
     port = free_port()
     # MLflow starts uvicorn by its name
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -108,20 +106,19 @@ def served(saved: Path) -> Iterator[str]:
             return httpx.get(f"{address}/ping", trust_env=False).status_code == 200
         return False
 
+    def ask(*rows: dict[str, Any]) -> httpx.Response:
+        body = {"inputs": rows}
+        path = f"{address}/invocations"
+        return httpx.post(path, json=body, timeout=PATIENCE_S, trust_env=False)
+
     try:
         wait_until(is_alive, server.process)
-        yield address
+        answers = ask(*ROWS, {"question": "who", "page": ""}).json()
+        assert ask().json() == {"predictions": []}
+        refused = ask({"question": "who"})
     finally:
         server.end()
-
-
-def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
-    with httpx.Client(base_url=served, timeout=PATIENCE_S, trust_env=False) as client:
-        empty = {"question": "who", "page": ""}
-        answers = client.post("/invocations", json={"inputs": [*ROWS, empty]}).json()
-        last = answers["predictions"].pop()
-        assert client.post("/invocations", json={"inputs": []}).json() == {"predictions": []}
-        refused = client.post("/invocations", json={"inputs": [{"question": "who"}]})
+    last = answers["predictions"].pop()
     assert answers == {"predictions": expected(tiny_model)}
     assert last["error"] and last["answer"] is None
     assert refused.status_code == 400
