@@ -80,9 +80,8 @@ def test_questions_with_pages(tiny_model: Path, tmp_path: Path, commands: Comman
     rows = ["When was it built?;tower;1889", "When was it lit?;light.txt;never", "Who?;moon;"]
     data = tmp_path / "own.csv"
     data.write_text("\ufeffQuestion;Page;Answer\r\n" + "\r\n".join(rows), newline="")
-    command = ["answer", "--data", data, "--pages", pages, "--model", tiny_model, "--output", run]
-    command += ["--formats", "nbest,squad", "--no-track"]
-    figures = commands.json(*command)
+    paths = ["--data", data, "--pages", pages, "--model", tiny_model, "--output", run]
+    figures = commands.json("answer", *paths, "--formats", "nbest,squad", "--no-track")
     assert commands.err.count("nq: warning: no question names 1 of the 3 pages") == 1  # under auto
     assert (figures["examples"], figures["dead_letters"], figures["text_only"]) == (2, 1, 1)
     assert (figures["metrics"]["squad_n"], figures["metrics"]["long-answer-n"]) == (2, 1)
