@@ -80,10 +80,16 @@ def first_record(path: str) -> Record:
 
 
 def parsed(row: Row, limits: str = "") -> Record:
-    """Returns the record in an item of ``rows``; raises the item if it is an error."""
+    """Returns the record in an item of ``rows``; raises the item if it is an error.
+
+    ``limits`` is the prefix of the names of the limits of a line.
+    """
     if isinstance(row, RecordError):
         raise row
-    return parse_line(row, limits) if isinstance(row, bytes) else row
+    if not isinstance(row, bytes):
+        return row
+    check_size(row, limits)
+    return check_record(json_value(row))
 
 
 @contextlib.contextmanager
@@ -153,12 +159,6 @@ class _Content(io.RawIOBase):
 def _mention_without_checksum(name: str) -> None:
     """Logs a warning, once, about a file of zstd whose damage cannot be found."""
     log.warning("%s has no checksum: if it is damaged, other text is read without an error", name)
-
-
-def parse_line(line: bytes, limits: str = "") -> Record:
-    """Returns the JSON object in a line or file; ``limits`` is the prefix of the limit names."""
-    check_size(line, limits)
-    return check_record(json_value(line))
 
 
 def check_size(text: bytes, limits: str = "") -> None:

@@ -174,11 +174,11 @@ def _tokenize(
             tokens.append(text[position + start : position + end])
         position = char
         if tag:
-            if tag == OPEN:
-                places[OPEN][number] = len(tokens)
+            places[tag][number] = len(tokens)
             tokens.append(tag)
             chars.append((char, char))
-            if tag == CLOSE:
-                places[CLOSE][number] = len(tokens)
-    candidates = [Candidate(span, True) for span in map(Span, places[OPEN], places[CLOSE])]
+    candidates = [
+        Candidate(Span(start, end + 1), True)
+        for start, end in zip(places[OPEN], places[CLOSE], strict=True)
+    ]
     return tokens or [""], np.array(chars or [(0, 0)], np.int64), candidates

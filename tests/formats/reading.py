@@ -10,7 +10,7 @@ from nq.records import DeadLetter, Example
 
 def decode_line(line: bytes) -> Example:
     """Returns the example in a line of a file of records."""
-    return inputs.decode_record(lines.parse_line(line))
+    return inputs.decode_record(lines.parsed(line))
 
 
 def records(path: Path, **options: Any) -> list[tuple[int, Example | DeadLetter]]:
