@@ -71,7 +71,7 @@ def _stages(task: Task, pages: Sequence[tuple[Any, Any]]) -> tuple[dict[str, flo
     from nq.beam.merge import encode, merged
     from nq.beam.score import Decided, Work
     from nq.beam.transforms import example_rows
-    from nq.evaluation.answer_files import AnswerFiles, answer
+    from nq.evaluation.answer_files import answer, write_answers
     from nq.formats.tfrecord import frame
     from nq.inference.load import ScorerSpec, load_scorer
     from nq.inference.profile import Profile
@@ -115,8 +115,8 @@ def _stages(task: Task, pages: Sequence[tuple[Any, Any]]) -> tuple[dict[str, flo
             for line in range(COPIES * len(answers)):
                 one = replace(answers[line % len(answers)], source=Source(0, "", line + 1))
                 stream.write(frame(encode(one)))
-        write = AnswerFiles(()).write
-        merge_s, _ = _timed(lambda: write(Path(name), (one.answered for one in merged([file]))))
+        answered = (one.answered for one in merged([file]))
+        merge_s, _ = _timed(lambda: write_answers(Path(name), answered, ()))
     seconds = {
         "windows": windows_s,
         "model": model_s,

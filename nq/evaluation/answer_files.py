@@ -68,30 +68,28 @@ def answer(
     )
 
 
-class AnswerFiles:
-    """Writes, counts and evaluates the answers of a run; null answers do not count as answered."""
+def write_answers(
+    folder: Path, answers: Iterable[Answered], formats: Sequence[str]
+) -> tuple[Evaluation, list[AnswerRow]]:
+    """Writes the answers of a run, in their order, in all formats.
 
-    def __init__(self, formats: Sequence[str]) -> None:
-        self.evaluation = Evaluation()
-        self.rows = list[AnswerRow]()
-        self.examples = self.answered = 0
-        self._formats = formats
+    Returns:
+        Their evaluation, and the rows of those that have one.
+    """
+    evaluation = Evaluation()
+    rows = list[AnswerRow]()
 
-    def write(self, folder: Path, answers: Iterable[Answered]) -> None:
-        """Writes the answers, in their order, in all formats of the run."""
+    def predictions() -> Iterator[Mapping[str, Any]]:
+        for one in answers:
+            evaluation.add(one.judgment)
+            write(one.outputs)
+            if one.row is not None:
+                rows.append(one.row)
+            yield one.prediction
 
-        def predictions() -> Iterator[Mapping[str, Any]]:
-            for one in answers:
-                self.evaluation.add(one.judgment)
-                write(one.outputs)
-                self.examples += 1
-                self.answered += one.judgment.prediction.answered
-                if one.row is not None:
-                    self.rows.append(one.row)
-                yield one.prediction
-
-        with outputs.open_writer(folder, self._formats) as write:
-            write_predictions(folder / PREDICTIONS, predictions())
+    with outputs.open_writer(folder, formats) as write:
+        write_predictions(folder / PREDICTIONS, predictions())
+    return evaluation, rows
 
 
 def table_row(

@@ -65,8 +65,8 @@ def _verdict(
 class Evaluation:
     """Collects gold and predictions example by example, a few numbers each and no text.
 
-    It counts the examples by verdict, those without gold, and those whose gold is text and not in
-    their page.
+    It counts the examples by verdict, those without gold, those that are answered (by more than a
+    null answer), and those whose gold is text and not in their page.
     """
 
     def __init__(self) -> None:
@@ -75,6 +75,11 @@ class Evaluation:
         self._texts = list[text_match.TextScore]()
         self._verdicts = Counter[Verdict | None]()
         self.text_only = 0
+        self.answered = 0
+
+    @property
+    def examples(self) -> int:
+        return self._verdicts.total()
 
     @property
     def without_gold(self) -> int:
@@ -87,6 +92,7 @@ class Evaluation:
 
     def add(self, judgment: JudgedPrediction) -> None:
         self._verdicts[judgment.verdict] += 1
+        self.answered += judgment.prediction.answered
         if judgment.gold is not None:
             key = judgment.prediction.example_id
             self.gold[key] = judgment.gold

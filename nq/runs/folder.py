@@ -10,7 +10,7 @@ unfinished/                      scores and times of a run that has not ended
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
@@ -21,7 +21,8 @@ import orjson
 
 from nq import storage
 from nq.errors import DamagedError, Error
-from nq.evaluation.answer_files import PREDICTIONS, Answered, AnswerFiles
+from nq.evaluation.answer_files import PREDICTIONS, Answered, AnswerRow, write_answers
+from nq.evaluation.evaluate import Evaluation
 from nq.evaluation.official import read_predictions
 from nq.formats import outputs
 from nq.formats.own_data import list_pages
@@ -99,13 +100,14 @@ class RunFolder:
             problem = f"{self.path} has the finished run of another job"
             raise Error(f"{problem}: give another --output")
 
-    def write(self, answers: Iterable[Answered | bytes], formats: Iterable[str]) -> AnswerFiles:
-        """Writes the answers in all formats, and the dead letters, which are lines among them.
+    def write(
+        self, answers: Iterable[Answered | bytes], formats: Sequence[str]
+    ) -> tuple[Evaluation, list[AnswerRow]]:
+        """Writes the answers as ``write_answers`` does, and the dead letters, lines among them.
 
         The mark of an earlier finished run, ``job.json``, is removed when the first answer is
         known.
         """
-        files = AnswerFiles(tuple(formats))
         with storage.atomic_write(self.path / DEAD_LETTERS) as dead_letters:
 
             def good() -> Iterator[Answered]:
@@ -119,8 +121,7 @@ class RunFolder:
             first = list(islice(rest, 1))
             for name in (JOB, REPORT):
                 (self.path / name).unlink(missing_ok=True)
-            files.write(self.path, chain(first, rest))
-        return files
+            return write_answers(self.path, chain(first, rest), formats)
 
     def finish(
         self, values: Mapping[str, Any], formats: Iterable[str], scores: Memo | None, keep: bool

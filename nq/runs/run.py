@@ -109,7 +109,7 @@ def _answer(
     with executor.open_answers(job, request, folder, clock, progress) as run_answers:
         # only now, so that importing MLflow does not delay the loading of the model
         tracked.open(folder.mlflow_file, clock.started)
-        files = folder.write(run_answers.answers(table_rows), job.formats)
+        evaluation, rows = folder.write(run_answers.answers(table_rows), job.formats)
         clock.enter(SCORE)
         try:
             job.model.check_same()
@@ -118,7 +118,6 @@ def _answer(
                 run_answers.memo.clear()
             raise
         totals = run_answers.totals()
-        evaluation = files.evaluation
         metrics = evaluation.metrics()
         measured = clock.finish(totals)
         tracked.ended = time.time()
@@ -127,15 +126,15 @@ def _answer(
             profile=str(job.profile),
             totals=totals,
             measured=measured,
-            examples=files.examples,
-            answered=files.answered,
+            examples=evaluation.examples,
+            answered=evaluation.answered,
             without_gold=evaluation.without_gold,
             text_only=evaluation.text_only,
             metrics=metrics,
             verdicts=evaluation.verdicts,
             ended=tracked.ended,
             run_id=tracked.run_id,
-            rows=tuple(files.rows),
+            rows=tuple(rows),
             windows_bytes=run_answers.windows_bytes,
             instances=job.instances,
             threads=job.compute.threads,
