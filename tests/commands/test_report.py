@@ -82,14 +82,8 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     analysis = report["analysis"]
     assert report["questions"] == analysis["examples"] == EXAMPLES
     for kind in ("long", "short"):
-        for name in ("precision", "recall", "f1"):
-            expected = result["metrics"][f"{kind}-answer-{name}"]
-            assert (analysis[kind][name] or 0) == pytest.approx(expected)
+        assert (analysis[kind]["f1"] or 0) == pytest.approx(result["metrics"][f"{kind}-answer-f1"])
         assert list(analysis[kind]["bounds"]) == ["contexts", "windows", "positions"]
-    rows = embedded(tmp_path / "run" / REPORT, "rows")
-    outcomes = [row["o"][1] for row in rows]
-    assert outcomes.count("right") == analysis["long"]["right"]
-
     import_mlflow()
     from mlflow import MlflowClient
 
@@ -126,8 +120,6 @@ def test_two_runs_are_compared(
         options = ["--data", data, "--output", path, "--against", other]
         assert str(path) in commands.error("report", run, *options)
         assert path.read_bytes() == before
-    two = answer(tiny_model, tmp_path, sample_records()[6:]).folder
-    assert str(two) in commands.error("report", run, "--against", two)
 
 
 @pytest.mark.slow
@@ -136,7 +128,8 @@ def test_runs_that_cannot_be_compared_are_named(
 ) -> None:
     assert str(run) in commands.error("report", run, run, code=1)
     others = answer(tiny_model, tmp_path, sample_records()[6:]).folder
-    assert str(others) in commands.error("report", run, others, code=1)
+    for options in ([others], ["--against", others]):
+        assert str(others) in commands.error("report", run, *options)
     moved = Path(shutil.copytree(run, tmp_path / "moved"))
     metrics = json.loads((moved / METRICS).read_bytes())
     (moved / METRICS).write_text(json.dumps({**metrics, "machine": "another"}))
@@ -215,13 +208,3 @@ def test_a_damaged_run_gives_a_one_line_error(
 ) -> None:
     damage(run)
     assert message in commands.error("report", run)
-
-
-def test_an_earlier_version_of_the_run_to_compare_with_is_one_line(
-    finished: Path, run: Path, commands: Commands
-) -> None:
-    of_earlier_version(run / "job.json")
-    answering = ["answer", "--data", finished / "data.jsonl", "--no-track"]
-    for command in (["report", finished / "run"], answering):
-        error = commands.error(*command, "--against", run)
-        assert str(run / "job.json") in error and "answer the questions again" in error

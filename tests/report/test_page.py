@@ -157,29 +157,18 @@ def test_text_of_the_data_is_only_text(tab: Browser, tmp_path: Path) -> None:
     assert tab.urls == [path.as_uri()]
 
 
-def test_changed_answers_come_first(tab: Browser, tmp_path: Path) -> None:
+def test_a_comparison_begins_with_what_changed(tab: Browser, tmp_path: Path) -> None:
     both = list(questions(70, with_other=True))
     same = [replace(question, other=question.prediction) for question in both[:60]]
     path = tmp_path / "page.html"
-    write_example_page(path, [*same, *both[60:]])
+    write_example_page(path, [*same, *both[60:]], comparable="no: resumed")
     open_page(tab, path)
     assert tab.run(SHOWN)[:10] == [str(n) for n in range(60, 70)]
     assert "other run" in tab.run("document.querySelector('#list a').innerText")
     chips = "[...document.querySelectorAll('#changes button')].map(b => b.textContent)"
     assert tab.run(chips) == ["changed10", "better4", "worse4"]
-    tab.run("document.querySelectorAll('#changes button')[0].click()")
-    assert tab.run(COUNT) == "10 of 70 questions"
-    assert tab.run("document.querySelectorAll('.answers .other').length") == 1
-
-
-def test_a_comparison_begins_with_what_changed(tab: Browser, tmp_path: Path) -> None:
-    both = list(questions(20, with_other=True))
-    same = [replace(question, other=question.prediction) for question in both[:10]]
-    path = tmp_path / "page.html"
-    write_example_page(path, [*same, *both[10:]], comparable="no: resumed")
-    open_page(tab, path)
     figures = "[...document.querySelectorAll('.figures li')].map(one => one.innerText)"
-    assert "changed answers\n10\nof 20" in tab.run(figures)[0]
+    assert "changed answers\n10\nof 70" in tab.run(figures)[0]
     section = "document.querySelector('main > section').id"
     assert tab.run(section) == "questions" and tab.run("window.scrollY") == 0
     assert not any("comparable" in text for text in tab.run(figures))
@@ -188,8 +177,11 @@ def test_a_comparison_begins_with_what_changed(tab: Browser, tmp_path: Path) -> 
     assert "runs/mine" in mine and "runs/other" in other
     assert remark == "speed not comparable: resumed"
     assert tab.run("document.getElementById('sort').value") == "changed first"
-    tab.run("document.querySelector('.figures .pick').click()")
-    assert tab.run(COUNT) == "10 of 20 questions"
+    for button in ("#changes button", ".figures .pick"):
+        tab.run(f"document.querySelector('{button}').click()")
+        assert tab.run(COUNT) == "10 of 70 questions"
+        assert tab.run("document.querySelectorAll('.answers .other').length") == 1
+        tab.run(RESET)
     write_example_page(path, questions(5), comparable="no: resumed")
     open_page(tab, path)
     assert not any("comparable" in text for text in tab.run(figures))

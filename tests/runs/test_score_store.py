@@ -153,8 +153,8 @@ class CountingScorer(Scorer):
     network: Any = None
     precision, device, batch_size, part_batches = "float32", "CPU", 4, 2
 
-    def __init__(self, **extra: bool) -> None:
-        self.counters, self.keys, self.extra = Counters(), list[ExampleKey](), extra
+    def __init__(self) -> None:
+        self.counters, self.keys = Counters(), list[ExampleKey]()
 
     def scores(
         self, rows: Rows, examples: Sequence[Example] = (), progress: Progress = no_progress
@@ -164,8 +164,7 @@ class CountingScorer(Scorer):
         assert len(new) == len(examples)
         self.keys += new
         progress(len(table))
-        extra = {name: np.full(len(table), value) for name, value in self.extra.items()}
-        return {**scores_of(table), **extra}
+        return {**scores_of(table), RESCORED: np.full(len(table), True)}
 
 
 def score(scorer: StoringScorer, rows: Sequence[Row], progress: Progress) -> None:
@@ -189,7 +188,7 @@ def test_a_storing_scorer_computes_each_example_once(tmp_path: Path) -> None:
         (second, [], 6),
         (first, [], 3),
     ):
-        inner, completed = CountingScorer(**{RESCORED: True}), list[int]()
+        inner, completed = CountingScorer(), list[int]()
         store = ScoreStore(tmp_path, {})
         scorer = StoringScorer(inner, store)
         score(scorer, rows_of(part), completed.append)
