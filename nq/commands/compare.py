@@ -106,10 +106,9 @@ def run(args: argparse.Namespace) -> int:
     from nq.lab.measure import compare
     from nq.lab.models import name_models
 
-    of_all = argparse.Namespace(**{**vars(passed_on), **vars(args), "root": "runs"})
-    of_all.unknown = []
+    of_all = {**vars(passed_on), **vars(args), "root": "runs", "unknown": []}
     jobs = [
-        answer.job_of(argparse.Namespace(**{**vars(of_all), "model": model}))
+        answer.job_of(argparse.Namespace(**{**of_all, "model": model}))
         for model in args.models or [args.model]
     ]
     models = zip(args.models, (job.model for job in jobs), strict=False)

@@ -8,7 +8,7 @@ drift.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,9 @@ class Answers:
         }
         first = runs[self.labels[0]]
         for run in runs.values():
-            check_same_questions(run, first)
+            if run.predictions.keys() != first.predictions.keys():
+                folders = f"{run.path} and {first.path}"
+                raise Error(f"{folders} answered different questions: give runs of the same data")
         words: dict[str, list[Counts]] = {label: [] for label in runs}
         for source, example in sources:
             given = {label: answers[label][example.example_id] for label in runs}
@@ -254,13 +256,6 @@ def open_other(
     return other
 
 
-def check_same_questions(run: FinishedRun, other: FinishedRun) -> None:
-    """Raises an ``Error`` if two runs did not answer the same questions."""
-    if run.predictions.keys() != other.predictions.keys():
-        folders = f"{run.path} and {other.path}"
-        raise Error(f"{folders} answered different questions: give runs of the same data")
-
-
 def sources_of(runs: Sequence[FinishedRun], page: str) -> list[str | Path]:
     """Returns the files that a page of runs must not replace: all of theirs but such a page."""
     sources = list[str | Path]()
@@ -297,21 +292,18 @@ def _change(
 
 
 def max_drift(run: FinishedRun, other: FinishedRun) -> float | None:
-    """Returns the largest drift of a window; ``None`` if there is none."""
-    largest = [float(drifts.max()) for drifts in _drifts(run, other) if len(drifts)]
-    return max(largest, default=None)
-
-
-def _drifts(run: FinishedRun, other: FinishedRun) -> Iterator[FloatArray]:
-    """Yields the absolute differences of the nine logits of each window, if comparable."""
+    """Returns the largest drift of a window; ``None`` if none can be compared."""
     ours = run.scores
     others = other.scores
     if ours is None or others is None or _windows(run) != _windows(other):
-        return
+        return None
+    largest = list[float]()
     for key in ours:
         (windows, logits), (other_windows, other_logits) = _logits(ours, key), _logits(others, key)
         _, rows, other_rows = np.intersect1d(windows, other_windows, return_indices=True)
-        yield np.abs(logits[rows] - other_logits[other_rows]).ravel()
+        if len(rows):
+            largest.append(float(np.abs(logits[rows] - other_logits[other_rows]).max()))
+    return max(largest, default=None)
 
 
 def _windows(run: FinishedRun) -> list[Any]:

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -108,14 +107,14 @@ def compare(
     models = _opened_models(models)
     check_argument(is_count(rounds), "rounds", rounds, "a whole number from 1 on")
     check_argument(decisions in DECISIONS, "decisions", decisions, f"one of {DECISIONS}")
-    has_both = bool(models) and "model" in settings
-    check_argument(not has_both, "model", settings.get("model"), "None, since models are given")
-    is_saved = bool(models) or save_tuned is None
-    check_argument(is_saved, "save_tuned", save_tuned, "None without models")
+    if models:
+        model = settings.get("model")
+        check_argument("model" not in settings, "model", model, "None, since models are given")
+        settings["model"] = next(iter(models.values()))
+    else:
+        check_argument(save_tuned is None, "save_tuned", save_tuned, "None without models")
     if save_tuned is not None:
         storage.check_folder(Path(save_tuned), storage.PART)
-    if models:
-        settings["model"] = next(iter(models.values()))
     job = replace(job, **settings) if isinstance(job, Job) else Job(job, **settings)
     if models and decisions != SHIPPED:
         job = replace(job, keep_scores=True)
@@ -130,10 +129,16 @@ def compare(
         recorded = reopened(memo)
         job = replace(job, files=questions.files, pages=questions.pages, output=None, root=folder)
         rows = _asked(entrants, names, batch_sizes, max_seq_lengths, questions, folder)
-        measure = partial(_measured, job, entrants, questions, memo, rounds, phase)
-        needed = "" if models else rows[0].label
+
+        def measure(number: int, one: Row) -> Run:
+            label = f"{one.label}, round {number} of {rounds}"
+            own = _job(job, entrants[one.model], one)
+            return measured(number, one, own, questions, memo, label, phase)
+
         with _unchanged(questions, entrants.values(), memo):
-            runs, errors = run_all(_steps(rows, rounds), measure, memo, report, needed)
+            runs, errors = run_all(
+                _steps(rows, rounds), measure, memo, report, needed="" if models else rows[0].label
+            )
             if not runs:
                 raise Error(f"no model could be measured: {next(iter(errors.values()))}")
             finished = {
@@ -145,8 +150,9 @@ def compare(
             judged = {
                 label: judged_answers(run, decisions) for label, run in finished.items() if models
             }
-            examples = next(iter(finished.values())).sources()
-            answers = Answers(finished, examples, judged, by_text=bool(models))
+            answers = Answers(
+                finished, next(iter(finished.values())).sources(), judged, by_text=bool(models)
+            )
         timed = answers.rows(_timed(rows, runs, entrants, answers.n_questions))
         timed.sort(key=lambda one: -(one.questions_per_s or one.windows_per_s or 0.0))
         failed = [replace(one, error=errors[one.label]) for one in rows if one.label in errors]
@@ -180,24 +186,6 @@ def _opened_models(
         return models
     given = [models] if isinstance(models, str | Path) else models
     return name_models((one, Model.open(one)) for one in given)
-
-
-def _measured(
-    job: Job,
-    entrants: Mapping[str, Model],
-    questions: Questions,
-    memo: Memo,
-    rounds: int,
-    phase: OnPhase,
-    number: int,
-    one: Row,
-) -> Run:
-    """Measures a row in a round, as ``nq.lab.rounds.measured``."""
-    label = f"{one.label}, round {number} of {rounds}"
-    phase(label)
-    repeating = partial(phase, f"{label}: repeating, the machine was busy")
-    own = _job(job, entrants[one.model], one)
-    return measured(number, one, own, questions, memo, repeating)
 
 
 def _job(job: Job, model: Model, one: Row) -> Job:

@@ -40,7 +40,10 @@ def name_models(models: Iterable[tuple[str | Path, Model]]) -> dict[str, Model]:
             if _digests(model) == _digests(other):
                 text = f"{earlier} and {given} are the same model"
                 raise Error(f"{text}: give each model once")
-    short = [_short_name(given) for given, _ in models]
+    short = [
+        model_name(Path(given).absolute()) if Path(given).is_dir() else str(given)
+        for given, _ in models
+    ]
     return {
         name if short.count(name) == 1 else str(given): model
         for name, (given, model) in zip(short, models, strict=True)
@@ -49,10 +52,6 @@ def name_models(models: Iterable[tuple[str | Path, Model]]) -> dict[str, Model]:
 
 def _digests(model: Model) -> tuple[object, ...]:
     return *(one.digest for one in model.parts), model.windows, model.decision
-
-
-def _short_name(given: str | Path) -> str:
-    return model_name(Path(given).absolute()) if Path(given).is_dir() else str(given)
 
 
 @dataclass(frozen=True)

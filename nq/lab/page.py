@@ -157,10 +157,10 @@ def _equal_answers(
     labels: Sequence[str], agreement: Mapping[str, Sequence[float]]
 ) -> tuple[list[str], list[list[str]]]:
     """Returns the heads and the lines of a table, in which numbers stand for the labels."""
-    shares = {one: dict(zip(agreement, line, strict=True)) for one, line in agreement.items()}
-    known = [label for label in labels if label in shares]
+    columns = {label: position for position, label in enumerate(agreement)}
+    known = [label for label in labels if label in agreement]
     body = [
-        [f"{number} {one}", *(f"{shares[one][other]:.0%}" for other in known)]
+        [f"{number} {one}", *(f"{agreement[one][columns[other]]:.0%}" for other in known)]
         for number, one in enumerate(known, 1)
     ]
-    return ["equal answers", *(str(number) for number in range(1, len(known) + 1))], body
+    return ["equal answers", *map(str, range(1, len(known) + 1))], body

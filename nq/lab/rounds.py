@@ -22,7 +22,7 @@ from nq.memo import Memo
 from nq.questions import Questions
 from nq.runs.folder import FinishedRun, RunFolder
 from nq.runs.job import Job
-from nq.runs.measure import BUSY
+from nq.runs.measure import BUSY, OnPhase
 from nq.runs.record import quality
 from nq.runs.run import run
 from nq.runs.scoring import RunProgress
@@ -75,22 +75,25 @@ def measured(
     job: Job,
     questions: Questions,
     memo: Memo,
-    repeating: Callable[[], object],
+    label: str,
+    phase: OnPhase,
 ) -> Run:
     """Returns what is kept of a run of a round; it is measured if it is not kept.
 
-    A kept run whose folder was removed, or has another run now, is measured again. ``repeating``
-    is called before a repetition.
+    A kept run whose folder was removed, or has another run now, is measured again. ``phase``
+    receives the ``label``, and once more before a repetition.
 
     Raises:
         ChangedError: the new run has read other data or another model; it is not kept.
         Error: the run failed.
     """
 
+    phase(label)
+
     def compute() -> Run:
         result = answer_in_process(job)
         if number and BUSY in result["speed_comparable"]:
-            repeating()
+            phase(f"{label}: repeating, the machine was busy")
             result = answer_in_process(job)
         own = row(
             result,
@@ -109,7 +112,7 @@ def measured(
 
     expected = RunFolder.of(job, questions)
     part = part_name(number, one)
-    if (memo.folder / part).exists() and not _is_there(expected):
+    if not _is_there(expected):
         memo.remove(part)
     kept = memo.computed(part, compute)
     if not _is_there(expected):

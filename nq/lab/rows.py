@@ -144,10 +144,14 @@ def figure(value: float | None, digits: int | None = None) -> str:
 
 
 QUALITY = {
-    **{"long F1": "long_f1", "short F1": "short_f1"},
-    **{"exact match": "exact_match", "F1 of words": "squad_f1"},
+    "micro F1": "micro_f1",
+    "long F1": "long_f1",
+    "short F1": "short_f1",
+    "exact match": "exact_match",
+    "F1 of words": "squad_f1",
 }
 """Columns of models on a page; with gold of both kinds, all of them."""
+NARROW = ("micro_f1", "squad_f1")
 
 
 def cells(rows: Sequence[Row], is_narrow: bool = False) -> tuple[list[str], list[list[str]]]:
@@ -167,19 +171,16 @@ def cells(rows: Sequence[Row], is_narrow: bool = False) -> tuple[list[str], list
         return "failed" if row.error else figure(row.windows_per_s) + rounds
 
     has_fitted = any(row.fitted for row in rows)
-
-    def qualities(head: str, name: str) -> dict[str, list[str]]:
-        if not has_models or (is_narrow and name not in ("micro_f1", "squad_f1")):
-            return {}
-        kinds = {head: [row.judged or row.quality for row in rows]}
-        if has_fitted and not is_narrow:
-            kinds[f"{head} shipped"] = [row.quality for row in rows]
-            kinds[f"{head} fitted"] = [row.fitted for row in rows]
-        return {
-            head: [figure(metrics.get(name), 3) for metrics in several]
-            for head, several in kinds.items()
-        }
-
+    kinds = {"": [row.judged or row.quality for row in rows]}
+    if has_fitted and not is_narrow:
+        kinds[" shipped"] = [row.quality for row in rows]
+        kinds[" fitted"] = [row.fitted for row in rows]
+    qualities = {
+        head + kind: [figure(metrics.get(name), 3) for metrics in several]
+        for head, name in QUALITY.items()
+        if name in NARROW or not is_narrow
+        for kind, several in kinds.items()
+    }
     columns = {
         "model" if has_models else "profile": [visible(row.label) for row in rows],
         "windows/s": [] if has_models and is_narrow else [*map(speed, rows)],
@@ -189,9 +190,8 @@ def cells(rows: Sequence[Row], is_narrow: bool = False) -> tuple[list[str], list
         **{head: [figure(getattr(row, name)) for row in rows] for head, name in seconds},
         "peak MB": [figure(row.memory_mb, 0) for row in rows],
         "disk MB": [figure(row.size_mb, 0) for row in rows],
-        "micro F1": [] if has_models else [figure(row.micro_f1, 4) for row in rows],
-        **qualities("micro F1", "micro_f1"),
-        **{k: v for pair in QUALITY.items() for k, v in qualities(*pair).items()},
+        "micro F1": [figure(row.micro_f1, 4) for row in rows],
+        **(qualities if has_models else {}),
         "decision": [row.decision for row in rows] if has_fitted else [],
         f"changed from {truncate(visible(other), 8)}": [figure(row.changed, 0) for row in rows],
         "max drift": ["" if row.max_drift is None else f"{row.max_drift:.1g}" for row in rows],
