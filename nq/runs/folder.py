@@ -128,7 +128,8 @@ class RunFolder:
     ) -> None:
         """Writes the metrics, and ``job.json`` as the last file; keeps the scores on request."""
         Memo(self.path / KEPT_SCORES).clear()
-        _write_metrics(self.path, values)
+        with storage.atomic_write(self.path / METRICS) as file:
+            file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
         digests = {one.name: storage.sha256(one) for one in self.files(formats)}
         mark = {**self.description, "files": digests}
         if values.get("beam"):
@@ -143,11 +144,6 @@ class RunFolder:
         """Returns the files that tell the result of a run, without ``job.json``."""
         others = (outputs.FORMATS[name].file for name in formats)
         return [self.path / name for name in (PREDICTIONS, METRICS, DEAD_LETTERS, *others)]
-
-
-def _write_metrics(folder: Path, values: Mapping[str, Any]) -> None:
-    with storage.atomic_write(folder / METRICS) as file:
-        file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def last_run(root: Path = Path("runs")) -> Path:

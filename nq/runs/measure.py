@@ -129,17 +129,13 @@ class Measured:
     machine: str
     reasons: tuple[str, ...] = ()
 
-    def windows_per_s(self, windows: int) -> float:
-        """Returns the speed: all windows, pruned ones too, divided by the seconds of prediction.
-
-        Windows of the reader of two models do not count, but its time does.
-        """
-        seconds = prediction_s(self.time)
-        return windows / seconds if seconds > 0 else 0.0
-
 
 def prediction_s(time: Mapping[str, float]) -> float:
-    """Returns the divisor of windows/s: seconds of prediction or, with Beam, of the pipeline."""
+    """Returns the divisor of windows/s: seconds of prediction or, with Beam, of the pipeline.
+
+    >>> prediction_s({"predict_s": 2.0}), prediction_s({"pipeline_s": 4.0}), prediction_s({})
+    (2.0, 4.0, 0.0)
+    """
     return time.get("pipeline_s", time.get("predict_s", 0.0))
 
 

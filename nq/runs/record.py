@@ -54,11 +54,6 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
     """
     model = job.model
     precision = result.totals.precision
-    values = params(job, precision)
-    logged = logged_model(job, precision)
-    size_mb = round(model.size_mb, DIGITS)
-    metrics = {**_metrics(result), tracking.SIZE_MB: size_mb}
-    files = [*folder.files(job.formats), folder.path / JOB]
     names = list(map(shown, job.files))
     data = f"{counted(result.examples, 'question')} of `{Path(names[0]).name}`"
     beam = result.beam or {}
@@ -74,12 +69,12 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
         **{name: value for name, value in optional_tags.items() if value},
     }
     inputs = folder.description["request"]["inputs"]
-    tracked.params(values)
+    tracked.params(params(job, precision))
     tracked.tags(tags)
     tracked.dataset(names, [one["sha256"] for one in inputs])
-    tracked.model(**logged)
-    tracked.metrics(metrics)
-    tracked.artifacts(files)
+    tracked.model(**logged_model(job, precision))
+    tracked.metrics({**_metrics(result), tracking.SIZE_MB: round(model.size_mb, DIGITS)})
+    tracked.artifacts([*folder.files(job.formats), folder.path / JOB])
 
 
 def run_name(profile: str, model: str, data: str) -> str:
@@ -117,13 +112,12 @@ def quality(scores: Mapping[str, float]) -> dict[str, float]:
 def logged_model(job: Job, precision: str) -> dict[str, Any]:
     """Returns name, params and tags of MLflow's model for a job, as JSON values."""
     model = job.model
-    profile = str(job.profile)
-    name = job.model.name
+    name = model.name
     names = tracking.PROFILE, "precision", "batch_size"
     own = {k: v for k, v in params(job, precision).items() if k in names or k[:8] == "windows."}
     own["engine"] = job.profile.changes.engine
     tags = {"model": name, "weights": "+".join(part.digest for part in model.parts)}
-    title = f"{name.partition('@')[0]} · {profile}"  # the tag has the revision
+    title = f"{name.partition('@')[0]} · {job.profile}"  # the tag has the revision
     return {"name": title, "params": own, "tags": tags}
 
 

@@ -17,7 +17,7 @@ from nq.evaluation.nq_eval import Verdict
 from nq.evaluation.text_match import TOP
 from nq.formats.input_files import shown
 from nq.runs.folder import RUN
-from nq.runs.measure import MIB, Measured, Totals, phases
+from nq.runs.measure import MIB, Measured, Totals, phases, prediction_s
 from nq.storage import DEAD_LETTERS
 from nq.text import counted, format_bytes, html_table, truncate, visible
 
@@ -83,8 +83,12 @@ class Result:
 
     @property
     def windows_per_s(self) -> float:
-        """The speed, by all windows and the seconds of prediction."""
-        return self.measured.windows_per_s(self.totals.windows)
+        """The speed: all windows, pruned ones too, divided by the seconds of prediction.
+
+        Windows of the reader of two models do not count, but its time does.
+        """
+        seconds = prediction_s(self.measured.time)
+        return self.totals.windows / seconds if seconds > 0 else 0.0
 
     @property
     def run_bytes(self) -> int:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from nq.runs.measure import (
     TIMES,
     WARM,
     Clock,
-    Measured,
     Totals,
     own_peak_bytes,
     prediction_phases,
@@ -34,20 +32,7 @@ from nq.runs.run import run
 from tests.runs.test_resume import make_job, run_killed, until_killed
 from tests.support.child_processes import wait_until
 
-PART = Measured(
-    started=100.0,
-    time={"load_s": 1.0, "predict_s": 2.0, "total_s": 3.0, "preprocess_s": 0.5},
-    peak_memory_bytes=1000,
-    machine="a",
-)
 MIB = 1 << 20
-
-
-def test_the_speed_is_that_of_all_windows_in_the_seconds_of_prediction() -> None:
-    """Of a runner of Beam, the pipeline's time counts."""
-    assert PART.windows_per_s(60) == 30
-    assert replace(PART, time={"pipeline_s": 4.0, "total_s": 9.0}).windows_per_s(60) == 15
-    assert replace(PART, time={"total_s": 9.0}).windows_per_s(60) == 0
 
 
 @given(
