@@ -177,12 +177,13 @@ def _kind_report(cases: Sequence[Case], kind: str, stages: Sequence[Stage]) -> K
 
 def tally_fields(decisions: Iterable[Decision]) -> dict[str, Any]:
     """Returns the fields of the tally of decisions."""
-    counts = Counter(decision.outcome for decision in decisions)
-    right, wrong, extra, missed, null = (counts[Verdict(name)] for name in COUNTS)
-    n_predicted = right + wrong + extra
-    n_gold = right + wrong + missed
+    outcomes = Counter[str](decision.outcome for decision in decisions)
+    counts = {name: outcomes[name] for name in COUNTS}
+    right = counts["right"]
+    n_predicted = right + counts["wrong"] + counts["extra"]
+    n_gold = right + counts["wrong"] + counts["missed"]
     return {
-        **{"right": right, "wrong": wrong, "extra": extra, "missed": missed, "null": null},
+        **counts,
         "precision": right / n_predicted if n_predicted else None,
         "recall": right / n_gold if n_gold else None,
         "f1": 2 * right / (n_predicted + n_gold) if n_gold else None,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -135,19 +136,16 @@ METRICS = {
 }
 
 
-def question(
-    number: int, outcome: str, text: str = "who is number", with_other: bool = False
-) -> Question:
+def question(number: int, outcome: str, with_other: bool = False) -> Question:
     """Returns a question with an outcome; the other run missed it, or was right."""
     gold, long, short = ANSWERS[outcome]
     score = (number % 100) / 100
-    example = replace(page(gold), example_id=number, question=f"{text} {number}")
+    example = replace(page(gold), example_id=number, question=f"who is number {number}")
     mine = predicted(long, *([short] if short else []), score=score if long else 0.0)
     others = predicted(score=0.0) if outcome == "right" else predicted(SECOND, SHORT, score=0.7)
     source = Source(0, "data.jsonl", number + 1)
-    prediction = Prediction(number, long, score, (short,) if short else (), score / 2)
     listed = (Alternative(SECOND, (SHORT,), YesNo.NONE, 0.4, 0.2),)
-    line: dict[str, Any] = orjson.loads(outputs.nbest_line(example, prediction, listed))
+    line: dict[str, Any] = orjson.loads(outputs.nbest_line(example, mine, listed))
     case = _case(example, mine)
     other = others if with_other else None
     return Question(example, source, mine, other, line, case)
@@ -163,17 +161,8 @@ def _case(example: Example, mine: Prediction) -> Case:
 
 def questions(count: int, with_other: bool = False) -> Iterator[Question]:
     """Yields questions with the outcomes in turn; their scores are repeated after a hundred."""
-    outcomes = list(ANSWERS)
-    first = [
-        question(number, outcomes[number % len(outcomes)], with_other=with_other)
-        for number in range(min(count, 100))
-    ]
-    for number in range(count):
-        base = first[number % 100]
-        text = base.example.question.replace(str(number % 100), str(number))
-        example = replace(base.example, example_id=number, question=text)
-        source = Source(0, "data.jsonl", number + 1)
-        yield replace(base, example=example, source=source)
+    for number, outcome in zip(range(count), cycle(ANSWERS), strict=False):
+        yield question(number, outcome, with_other)
 
 
 def hostile(number: int) -> Question:
