@@ -12,7 +12,7 @@ import pytest
 import nq
 from nq import storage
 from nq.config import DecisionConfig
-from nq.mlflow_store import import_mlflow
+from nq.mlflow_store import connect
 from nq.runs.folder import JOB, METRICS, REPORT
 from nq.runs.result import Result
 from tests.conftest import Commands
@@ -30,10 +30,12 @@ def sample_records() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def answer(model: Path, folder: Path, records: list[dict[str, Any]], **job: Any) -> Result:
-    """Answers every question, so that there are errors."""
+def answer(
+    model: Path, folder: Path, records: list[dict[str, Any]], threshold: float = -1e9, **job: Any
+) -> Result:
+    """Answers every question, so that there are errors, or none by a high threshold."""
     data = write_lines(folder / "data.jsonl", records)
-    decision = DecisionConfig(long_threshold=-1e9, short_threshold=-1e9)
+    decision = DecisionConfig(long_threshold=threshold, short_threshold=threshold)
     return nq.run(
         nq.Job(
             [data], nq.Model.open(model, decision=decision), PROFILE, output=folder / "run", **job
@@ -84,10 +86,7 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     for kind in ("long", "short"):
         assert (analysis[kind]["f1"] or 0) == pytest.approx(result["metrics"][f"{kind}-answer-f1"])
         assert list(analysis[kind]["bounds"]) == ["contexts", "windows", "positions"]
-    import_mlflow()
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    client = connect(f"sqlite:///{tmp_path / 'mlflow.db'}")
     names = {artifact.path for artifact in client.list_artifacts(result["run_id"])}
     assert {REPORT, "job.json", "predictions.json"} <= names
     client.download_artifacts(result["run_id"], REPORT, str(tmp_path))
@@ -98,12 +97,8 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
 def test_two_runs_are_compared(
     run: Path, tiny_model: Path, tmp_path: Path, commands: Commands
 ) -> None:
-    data, never = run.parent / "data.jsonl", DecisionConfig(long_threshold=1e9, short_threshold=1e9)
-    other = nq.run(
-        nq.Job(
-            [data], nq.Model.open(tiny_model, decision=never), PROFILE, output=tmp_path / "other"
-        )
-    ).folder
+    data = run.parent / "data.jsonl"
+    other = answer(tiny_model, tmp_path, sample_records(), threshold=1e9).folder
     report = commands.json("report", run, "--against", other)
     rows, details = embedded(run / REPORT, "rows"), embedded(run / REPORT, "details")
     answered = sum(entry["given"]["l"] != "" for entry in details)
