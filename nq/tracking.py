@@ -282,10 +282,21 @@ class Run:
             self._unfinished.write_text(f"{self._info.run_id}\n", encoding="utf-8")
 
     def _create(self, tags: Mapping[str, str]) -> Any:
-        self.experiment = experiment_name(self._client, self.experiment)
-        experiment_id = self._experiment_id(self.experiment)
+        from mlflow.exceptions import MlflowException
+
+        client = self._client
+        name = self.experiment = experiment_name(client, self.experiment)
+        database = database_path(self.uri)
+        location = database and str(database.parent / "mlruns" / re.sub(r"\W", "_", name))
+        try:
+            experiment_id = client.create_experiment(name, location)
+        except MlflowException:
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                raise
+            experiment_id = experiment.experiment_id
         started_ms = int(1000 * self._started)
-        return self._client.create_run(experiment_id, started_ms, tags, self.name).info
+        return client.create_run(experiment_id, started_ms, tags, self.name).info
 
     def _continue(self, run_id: str, tags: Mapping[str, str]) -> Any:
         """Continues a run that is not finished; it keeps its name, its params and its tags."""
@@ -302,19 +313,6 @@ class Run:
         for name in tags.keys() - run.data.tags.keys():
             self._client.set_tag(run_id, name, tags[name])
         return run.info
-
-    def _experiment_id(self, name: str) -> str:
-        from mlflow.exceptions import MlflowException
-
-        database = database_path(self.uri)
-        location = database and str(database.parent / "mlruns" / re.sub(r"\W", "_", name))
-        try:
-            return str(self._client.create_experiment(name, location))
-        except MlflowException:
-            experiment = self._client.get_experiment_by_name(name)
-            if experiment is None:
-                raise
-            return str(experiment.experiment_id)
 
     def _interrupted(self) -> str | None:
         """Ends the run that the file names, if it still runs; returns its id if there is one."""
