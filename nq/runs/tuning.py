@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from nq import storage
+from nq.bundle import bundled_pair
 from nq.config import CascadeDecision, DecisionConfig
 from nq.errors import Error
 from nq.evaluation.tuning import MIN_TUNED, check_halves, tune_decision
 from nq.formats.own_data import PageFolder
+from nq.hub import name_of
 from nq.inference.profile import DEFAULT_PROFILE, Profile
 from nq.model.folder import SETTINGS, save_pair, save_settings
 from nq.model.model import Model
@@ -68,6 +70,8 @@ def tune(
     if not isinstance(model, Model):
         opened = Model.open(model)
         model = opened if output else own_model(opened, model)
+    elif output is None:
+        own_model(model, model.folder)
     folder = model.folder
     own_decision = model.decision
     start = start_decision(model)
@@ -169,10 +173,11 @@ def save_decision(model: Model, decision: DecisionConfig, output: str | Path | N
 
 
 def own_model(model: Model, given: str | Path) -> Model:
-    """Returns a model; ``Error`` if the folder to write to is not the path that was given."""
+    """Returns a model; ``Error`` if its folder is installed, or not the path that was given."""
     advice = "give a new folder for a tuned copy (--output)"
     if model.ranker is not None and model.pair is None:
         raise Error(f"{model.name} is two folders, and their decision is in neither: {advice}")
-    if model.folder != Path(given):
+    is_installed = model.folder.is_relative_to(bundled_pair()) or name_of(model.folder)
+    if is_installed or model.folder != Path(given):
         raise Error(f"{model.folder} is no folder of yours, and is not written to: {advice}")
     return model

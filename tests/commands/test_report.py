@@ -84,8 +84,14 @@ def test_the_report_becomes_an_artifact_of_the_mlflow_run(tiny_model: Path, tmp_
     analysis = report["analysis"]
     assert report["questions"] == analysis["examples"] == EXAMPLES
     for kind in ("long", "short"):
-        assert (analysis[kind]["f1"] or 0) == pytest.approx(result["metrics"][f"{kind}-answer-f1"])
+        for name in ("precision", "recall", "f1"):
+            expected = result["metrics"][f"{kind}-answer-{name}"]
+            assert (analysis[kind][name] or 0) == pytest.approx(expected)
         assert list(analysis[kind]["bounds"]) == ["contexts", "windows", "positions"]
+    rows = embedded(tmp_path / "run" / REPORT, "rows")
+    outcomes = [row["o"][1] for row in rows]
+    assert outcomes.count("right") == analysis["long"]["right"]
+
     client = connect(f"sqlite:///{tmp_path / 'mlflow.db'}")
     names = {artifact.path for artifact in client.list_artifacts(result["run_id"])}
     assert {REPORT, "job.json", "predictions.json"} <= names
@@ -203,3 +209,13 @@ def test_a_damaged_run_gives_a_one_line_error(
 ) -> None:
     damage(run)
     assert message in commands.error("report", run)
+
+
+def test_an_earlier_version_of_the_run_to_compare_with_is_one_line(
+    finished: Path, run: Path, commands: Commands
+) -> None:
+    of_earlier_version(run / "job.json")
+    answering = ["answer", "--data", finished / "data.jsonl", "--no-track"]
+    for command in (["report", finished / "run"], answering):
+        error = commands.error(*command, "--against", run)
+        assert str(run / "job.json") in error and "answer the questions again" in error

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nq.bundle import bundled_sample
+import nq
+from nq.bundle import bundled_model, bundled_sample
 from nq.config import DecisionConfig
+from nq.errors import Error
 from nq.model.folder import ModelFolder, save_settings
 from tests.conftest import Commands
 from tests.support.folders import tree
@@ -107,3 +109,11 @@ def test_a_half_without_gold_is_named_before_anything_is_computed(
     arguments = ["--data", data, "--model", tiny_model, "--output", "mine"]
     error = commands.error("tune", *arguments, "--profile", "openvino")
     assert problem in error and str(data) in error and tree(tmp_path) == before
+
+
+def test_an_opened_model_that_is_installed_is_not_written_to() -> None:
+    before = tree(bundled_model("small"))
+    for model in ("small", bundled_model("small"), nq.Model.open("small")):
+        with pytest.raises(Error, match="--output"):
+            nq.tune(bundled_sample(), model, "openvino")
+    assert tree(bundled_model("small")) == before
