@@ -164,23 +164,20 @@ SITE, OTHER = "https://qa.example", "https://qa.example.evil.example"
 def test_scripts_of_allowed_sites_alone_may_ask(
     allowed: list[str], origin: str, answered: str | None, model: Model
 ) -> None:
-    sent = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-    private = {"Access-Control-Request-Private-Network": "true"}
-    evil = {"Origin": origin, "Host": "evil.example"}
     name = "access-control-allow-origin"
     with InProcess(model, token=TOKEN, allow_origin=allowed) as server:
 
-        def preflight(headers: dict[str, str]) -> httpx.Response:
-            return server.request("OPTIONS", "/v1/ask", headers=sent | headers)
+        def preflight(asked: str, value: str) -> bool:
+            headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            headers[f"Access-Control-Request-{asked}"] = value
+            return server.request("OPTIONS", "/v1/ask", headers=headers).is_success
 
-        asks = {"Access-Control-Request-Headers": "authorization,content-type"}
-        assert preflight(asks).is_success == (answered is not None)
-        assert preflight({"Access-Control-Request-Method": "PUT"}).is_error
-        assert preflight(private).is_success == (answered == SITE)
-        refused = server.post("/v1/ask", headers={"Origin": origin})
-        assert (refused.status_code, refused.headers.get(name)) == (401, answered)
-        refused = server.post("/v1/ask", headers=evil)
-        assert refused.status_code == 421 and name not in refused.headers
+        assert preflight("Headers", "authorization,content-type") == (answered is not None)
+        assert not preflight("Method", "PUT")
+        assert preflight("Private-Network", "true") == (answered == SITE)
+        for host, status, allows in (("localhost", 401, answered), ("evil.example", 421, None)):
+            refused = server.post("/v1/ask", headers={"Origin": origin, "Host": host})
+            assert (refused.status_code, refused.headers.get(name)) == (status, allows)
 
 
 @pytest.mark.parametrize(
