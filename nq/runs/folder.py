@@ -62,18 +62,26 @@ def check_output(job: Job) -> None:
 
 
 class RunFolder:
-    """A folder of a run, whose ``description`` is the job with the digests of what it reads."""
+    """A folder of a run.
 
-    def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
+    Args:
+        description: the job with the digests of what it reads.
+        formats: those in which answers are written, besides ``predictions.json``.
+    """
+
+    def __init__(
+        self, path: Path, description: Mapping[str, Any], formats: Sequence[str] = ()
+    ) -> None:
         self.path = path
         self.description = description
+        self.formats = formats
 
     @classmethod
     def of(cls, job: Job, questions: Questions) -> "RunFolder":
         """Returns the folder in which a job answers questions, which may not be there yet."""
         request = job.request(questions)
         read = {"job": job.to_dict(), "request": request.description, "models": job.model.key}
-        return RunFolder(job.folder(request), read)
+        return RunFolder(job.folder(request), read, job.formats)
 
     @property
     def work(self) -> Path:
@@ -100,9 +108,7 @@ class RunFolder:
             problem = f"{self.path} has the finished run of another job"
             raise Error(f"{problem}: give another --output")
 
-    def write(
-        self, answers: Iterable[Answered | bytes], formats: Sequence[str]
-    ) -> tuple[Evaluation, list[AnswerRow]]:
+    def write(self, answers: Iterable[Answered | bytes]) -> tuple[Evaluation, list[AnswerRow]]:
         """Writes the answers as ``write_answers`` does, and the dead letters, lines among them.
 
         The mark of an earlier finished run, ``job.json``, is removed when the first answer is
@@ -121,16 +127,14 @@ class RunFolder:
             first = list(islice(rest, 1))
             for name in (JOB, REPORT):
                 (self.path / name).unlink(missing_ok=True)
-            return write_answers(self.path, chain(first, rest), formats)
+            return write_answers(self.path, chain(first, rest), self.formats)
 
-    def finish(
-        self, values: Mapping[str, Any], formats: Iterable[str], scores: Memo | None, keep: bool
-    ) -> None:
+    def finish(self, values: Mapping[str, Any], scores: Memo | None, keep: bool) -> None:
         """Writes the metrics, and ``job.json`` as the last file; keeps the scores on request."""
         Memo(self.path / KEPT_SCORES).clear()
         with storage.atomic_write(self.path / METRICS) as file:
             file.write(orjson.dumps(values, option=orjson.OPT_INDENT_2) + b"\n")
-        digests = {one.name: storage.sha256(one) for one in self.files(formats)}
+        digests = {one.name: storage.sha256(one) for one in self.files}
         mark = {**self.description, "files": digests}
         if values.get("beam"):
             mark["beam"] = values["beam"]
@@ -140,9 +144,10 @@ class RunFolder:
                 scores.move(self.path / KEPT_SCORES)
             scores.clear()
 
-    def files(self, formats: Iterable[str]) -> list[Path]:
-        """Returns the files that tell the result of a run, without ``job.json``."""
-        others = (outputs.FORMATS[name].file for name in formats)
+    @property
+    def files(self) -> list[Path]:
+        """The files that tell the result of a run, without ``job.json``."""
+        others = (outputs.FORMATS[name].file for name in self.formats)
         return [self.path / name for name in (PREDICTIONS, METRICS, DEAD_LETTERS, *others)]
 
 

@@ -69,12 +69,15 @@ def record(tracked: tracking.Run, job: Job, folder: RunFolder, result: Result) -
         **{name: value for name, value in optional_tags.items() if value},
     }
     inputs = folder.description["request"]["inputs"]
-    tracked.params(params(job, precision))
+    values = params(job, precision)
+    logged = logged_model(job, precision)
+    metrics = {**_metrics(result), tracking.SIZE_MB: round(model.size_mb, DIGITS)}
+    tracked.params(values)
     tracked.tags(tags)
     tracked.dataset(names, [one["sha256"] for one in inputs])
-    tracked.model(**logged_model(job, precision))
-    tracked.metrics({**_metrics(result), tracking.SIZE_MB: round(model.size_mb, DIGITS)})
-    tracked.artifacts([*folder.files(job.formats), folder.path / JOB])
+    tracked.model(**logged)
+    tracked.metrics(metrics)
+    tracked.artifacts([*folder.files, folder.path / JOB])
 
 
 def run_name(profile: str, model: str, data: str) -> str:

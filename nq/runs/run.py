@@ -109,7 +109,7 @@ def _answer(
     with executor.open_answers(job, request, folder, clock, progress) as run_answers:
         # only now, so that importing MLflow does not delay the loading of the model
         tracked.open(folder.mlflow_file, clock.started)
-        evaluation, rows = folder.write(run_answers.answers(table_rows), job.formats)
+        evaluation, rows = folder.write(run_answers.answers(table_rows))
         clock.enter(SCORE)
         try:
             job.model.check_same()
@@ -141,5 +141,5 @@ def _answer(
             beam=run_answers.beam,
             advice=run_answers.advice,
         )
-        folder.finish(result.to_dict(), job.formats, run_answers.memo, job.keep_scores)
+        folder.finish(result.to_dict(), run_answers.memo, job.keep_scores)
         return result
