@@ -42,7 +42,8 @@ def record_difference(tracked: tracking.Run, difference: Comparison) -> None:
     """Records how the answers of two runs differ, in the run of the first one."""
     row, other = difference
     tracked.tags({"parity.against": other.label})
-    tracked.metrics({tracking.CHANGED: row.changed, "max_drift": row.max_drift})
+    figures = {tracking.CHANGED: row.changed, "max_drift": row.max_drift}
+    tracked.metrics({name: x for name, x in figures.items() if x is not None})
     if gate := difference.gate:
         if gate.verdict:
             tracked.tags({"gate.verdict": gate.verdict, "gate.max_loss": gate.max_loss})

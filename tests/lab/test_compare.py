@@ -15,6 +15,7 @@ from nq.evaluation.gate import question_counts, relative_loss
 from nq.evaluation.official import places, read_gold, read_predictions
 from nq.lab.compare import _key
 from nq.lab.rows import row
+from nq.mlflow_store import connect
 from nq.model import joint
 from nq.runs.folder import COMPARISON_PAGE, JOB, METRICS, FinishedRun
 from tests.conftest import Commands
@@ -112,6 +113,31 @@ def test_what_cannot_be_compared_is_refused_before_the_model_is_loaded(
     for loss in ("1.5", "x"):
         command = arguments(first, data, tiny_model, "--against", first, "--max-loss", loss)
         assert "--max-loss" in commands.error(*command, code=2)
+
+
+@pytest.mark.parametrize("has_same_windows", [True, False])
+def test_the_run_in_mlflow_has_the_difference(
+    has_same_windows: bool,
+    first: Path,
+    data: Path,
+    tiny_model: Path,
+    tiny_mpnet: Path,
+    tmp_path: Path,
+    commands: Commands,
+) -> None:
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+    model = tiny_model if has_same_windows else tiny_mpnet
+    command = ["answer", "--data", data, "--model", model, "--output", tmp_path / "run"]
+    command += ["--profile", "openvino", "--keep-scores", *LONG_ONLY, "--tracking-uri", store]
+    result = commands.json(*command, "--against", first, "--max-loss", 0.02)
+    recorded = connect(store).get_run(result["run_id"]).data
+    (mine, _) = result["against"]["rows"]
+    assert recorded.tags["parity.against"] == mine["against"]
+    assert recorded.tags["gate.verdict"] == "passed"
+    metrics = recorded.metrics
+    assert (metrics["changed_answers"], metrics["gate.relative_loss"]) == (mine["changed"], 0)
+    assert metrics.get("max_drift") == mine["max_drift"]
+    assert ("max_drift" in metrics) == has_same_windows
 
 
 def test_other_logits_are_seen(
