@@ -5,6 +5,7 @@ import io
 import json
 import random
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ LINES: dict[str, Callable[[], Record]] = {
     "NQ v1.0": v1,
     "TyDi QA": tydi,
     "Hugging Face jsonl": lambda: hugging_face_rows.row(v1()),
-    "question and context": lambda: {"context": own_data.CONTEXT, **own_data.QUESTIONS[1]},
+    "question and context": lambda: deepcopy(
+        {"context": own_data.CONTEXT, **own_data.QUESTIONS[1]}
+    ),
 }
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, -2, 1, 7, 2**31, 2**63 - 1, 2**63, -(2**63) - 1, 2**70, 10**400),

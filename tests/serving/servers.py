@@ -69,11 +69,8 @@ class InProcess:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return await http.request(method, path, **options)
 
-    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return self.runner.run(self.send(method, path, **options))
-
     def post(self, path: str, **options: Any) -> httpx.Response:
-        return self.request("POST", path, **options)
+        return self.runner.run(self.send("POST", path, **options))
 
     def ask_at_once(self, bodies: Sequence[Any]) -> list[httpx.Response]:
         """Asks questions, each as a client of its own."""
@@ -123,17 +120,8 @@ class RunningServer:
     def log(self) -> str:
         return self.log_file.read_text(encoding="utf-8")
 
-    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Sends a request over a connection of its own; the options are ``httpx.request``'s."""
-        options = {"timeout": PATIENCE_S, "headers": BEARER, **options}
-        return httpx.request(method, self.url + path, trust_env=False, **options)
-
-    def ask(self, question: str = "who", page: str = PAGE, **others: Any) -> httpx.Response:
-        return self.request("POST", "/v1/ask", json=ask_body(question, page, **others))
-
-    def status(self, path: str, **options: Any) -> int:
-        """Returns the status of the answer to a GET request."""
-        return self.request("GET", path, **options).status_code
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_S, trust_env=False, headers=BEARER)
 
     def stream(self, path: str, *parts: bytes, end: bool = True) -> socket.socket:
         """Returns a connection over which a request with a body in parts has been sent."""
@@ -167,7 +155,8 @@ class RunningServer:
 
     def metric(self, name: str) -> float:
         """Returns the value of a metric without labels."""
-        text = self.request("GET", "/metrics").text
+        with self.client() as client:
+            text = client.get("/metrics").text
         match = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
         assert match, text
         return float(match[1])

@@ -7,7 +7,6 @@ import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -20,6 +19,7 @@ from tests.support.child_processes import children, wait_until
 
 pytestmark = pytest.mark.slow
 FILES, SILENT = 256, 400
+OPTIONS = ("--timeout", "600")  # no test waits for the end of a time limit
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,7 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
     try:
-        # no test waits for the end of a time limit
-        server = RunningServer(tmp_path_factory.mktemp("server"), model, "--timeout", "600")
+        server = RunningServer(tmp_path_factory.mktemp("server"), model, *OPTIONS)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with server:
@@ -42,11 +41,11 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
 
 
 def test_others_are_answered(server: RunningServer) -> None:
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, server.client() as client:
         for _ in range(SILENT):
             stack.enter_context(server.connect()).sendall(b"G")
-        assert server.status("/healthz") == 200
-        assert server.ask().status_code == 200
+        assert client.get("/healthz").status_code == 200
+        assert client.post("/v1/ask", json=ask_body()).status_code == 200
     assert len(server.log()) < 2000, server.log()
 
 
@@ -64,7 +63,8 @@ def test_what_is_not_http_writes_few_lines(server: RunningServer) -> None:
                 with contextlib.suppress(ConnectionError):
                     while connection.recv(4096):
                         pass
-    assert server.status("/healthz") == 200
+    with server.client() as client:
+        assert client.get("/healthz").status_code == 200
     assert len(server.log()) < 2000, server.log()
 
 
@@ -72,21 +72,21 @@ def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_
     page = " ".join(f"lake{n} is deep." for n in range(2000))
     long, windows = orjson.dumps(ask_body(page=page)), "nq_windows_total"
     options = ("--batch-size", "1", "--max-windows", "100000")
-    with RunningServer(tmp_path, tiny_model, *options) as server:
-        (process,) = server.wait().workers()
+    with RunningServer(tmp_path, tiny_model, *options) as server, server.wait().client() as client:
+        (process,) = server.workers()
         process.suspend()
         with contextlib.ExitStack() as stack:
             others = [stack.enter_context(server.stream("/v1/ask", long)) for _ in range(2)]
             wait_until(lambda: server.metric("nq_queue_length") == 1)
             total = 2 * server.metric("nq_batch_windows_sum")
             process.resume()
-            assert server.ask(page="It rains.").status_code == 200
+            assert client.post("/v1/ask", json=ask_body(page="It rains.")).status_code == 200
             assert 0 < server.metric(windows) < total
             assert not select.select(others, [], [], 0)[0]
         wait_until(lambda: server.metric("nq_requests_in_progress") == 0)
         computed = list[float]()
         for _ in range(2):
-            assert server.ask(page="It rains.").status_code == 200
+            assert client.post("/v1/ask", json=ask_body(page="It rains.")).status_code == 200
             computed.append(server.metric(windows))
         assert computed[1] == computed[0] + 1 < total
 
@@ -94,20 +94,24 @@ def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_
 def test_a_process_that_hangs_is_told_and_ends_soon(tiny_model: Path, tmp_path: Path) -> None:
     with (
         RunningServer(tmp_path, tiny_model, "--timeout", "5") as server,
+        server.wait().client() as client,
         ThreadPoolExecutor(1) as pool,
     ):
-        (process,) = server.wait().workers()
-        status = partial(server.status, "/healthz")
+
+        def status() -> int:
+            return client.get("/healthz").status_code
+
+        (process,) = server.workers()
         process.suspend()
         assert status() == 200
-        assert server.ask().status_code == 504
+        assert client.post("/v1/ask", json=ask_body()).status_code == 504
         wait_until(lambda: status() == 503)
         process.resume()
         wait_until(lambda: status() == 200)
         process.suspend()
-        assert server.ask().status_code == 504
+        assert client.post("/v1/ask", json=ask_body()).status_code == 504
         wait_until(lambda: status() == 503)
-        waiting = pool.submit(server.ask)
+        waiting = pool.submit(client.post, "/v1/ask", json=ask_body())
         wait_until(lambda: server.metric("nq_requests_in_progress") == 1)
         assert server.stop() == 128 + signal.SIGTERM
         assert isinstance(waiting.exception(), httpx.HTTPError)  # in place of its 504
@@ -125,20 +129,21 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
             "pages": [{"name": "a.md", "page": "    b\n    c\n\n- d\n\n" * 60_000}],
         },
     ]
+    limits = ("--timeout", "16")
     with (
-        RunningServer(tmp_path, tiny_model, "--timeout", "16") as server,
+        RunningServer(tmp_path, tiny_model, *limits) as server,
         ThreadPoolExecutor(8) as pool,
+        server.wait().client() as client,
     ):
-        server.wait()
 
         def ask() -> list[Future[httpx.Response]]:
-            asked = [pool.submit(server.request, "POST", "/v1/ask", json=body) for body in slow]
+            asked = [pool.submit(client.post, "/v1/ask", json=body) for body in slow]
             wait_until(lambda: server.metric("nq_requests_in_progress") == len(slow))
             return asked
 
         asked = ask()
-        assert server.status("/healthz", timeout=5) == 200
-        assert server.ask().status_code == 200
+        assert client.get("/healthz", timeout=5).status_code == 200
+        assert client.post("/v1/ask", json=ask_body()).status_code == 200
         for response in (one.result() for one in asked):
             assert response.status_code == 422, response.text
         assert " 2 s " in asked[0].result().text
@@ -149,16 +154,20 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
 
 def test_ready_only_while_a_process_answers(server: RunningServer, model: Path) -> None:
     """The last test of this server."""
-    status = partial(server.status, "/readyz")
-    assert status() == 200
-    server.workers()[0].kill()
-    wait_until(lambda: status() == 503)
-    wait_until(lambda: status() == 200)
-    process = server.workers()[0]
-    process.suspend()
-    with pytest.raises(httpx.ReadTimeout):  # a question is asked, which nothing answers
-        wait_until(lambda: status(timeout=2) != 200)
-    process.resume()
-    wait_until(lambda: status() == 200)
-    shutil.rmtree(model)
-    assert status() == 503
+    with server.client() as client:
+
+        def status() -> int:
+            return client.get("/readyz").status_code
+
+        assert status() == 200
+        server.workers()[0].kill()
+        wait_until(lambda: status() == 503)
+        wait_until(lambda: status() == 200)
+        process = server.workers()[0]
+        process.suspend()
+        with pytest.raises(httpx.ReadTimeout):  # a question is asked, which nothing answers
+            wait_until(lambda: client.get("/readyz", timeout=2).status_code != 200)
+        process.resume()
+        wait_until(lambda: status() == 200)
+        shutil.rmtree(model)
+        assert status() == 503

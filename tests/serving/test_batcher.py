@@ -43,6 +43,12 @@ class Process(Scorer):
         return {"sum": rows["input_ids"].sum(axis=1)}
 
 
+def example(number: int, windows: int) -> Windowed:
+    ids = np.stack([np.arange(windows), np.full(windows, windows)], axis=1)
+    rows = {"window_ids": ids, "input_ids": np.full((windows, 3), number) + ids[:, :1]}
+    return Windowed(Example(number, "who", ["a"], [False], ()), rows)
+
+
 def run(main: Callable[[Process, Batcher], Awaitable[None]]) -> Process:
     """Runs a function on a process and the batcher that feeds it; returns the process."""
     process = Process()
@@ -62,24 +68,19 @@ def run(main: Callable[[Process, Batcher], Awaitable[None]]) -> Process:
 
 
 def waiting(batcher: Batcher, number: int, windows: int) -> asyncio.Task[Any]:
-    ids = np.stack([np.arange(windows), np.full(windows, windows)], axis=1)
-    rows = {"window_ids": ids, "input_ids": np.full((windows, 3), number) + ids[:, :1]}
-    example = Example(number, "who", ["a"], [False], ())
-    return asyncio.create_task(batcher.score(Windowed(example, rows)))
+    return asyncio.create_task(batcher.score(example(number, windows)))
 
 
-async def begun(pool: Process, batcher: Batcher) -> asyncio.Task[Any]:
-    """Returns an example whose batch has begun, and ends when the process may go on."""
-    pool.go.clear()
-    first = waiting(batcher, 0, 1)
-    while not pool.batches:
+async def begun(pool: Process, batches: int) -> None:
+    while len(pool.batches) < batches:
         await asyncio.sleep(0.001)
-    return first
 
 
 def test_what_waits_is_batched_up_to_the_size_and_in_order() -> None:
     async def main(pool: Process, batcher: Batcher) -> None:
-        first = await begun(pool, batcher)
+        pool.go.clear()
+        first = waiting(batcher, 0, 1)
+        await begun(pool, 1)
         others = [waiting(batcher, n, windows) for n, windows in enumerate((3, 5, 1, 20, 2, 2))]
         await asyncio.sleep(0)
         pool.go.set()
@@ -91,7 +92,9 @@ def test_what_waits_is_batched_up_to_the_size_and_in_order() -> None:
 
 def test_what_nobody_waits_for_is_not_computed() -> None:
     async def main(pool: Process, batcher: Batcher) -> None:
-        first = await begun(pool, batcher)
+        pool.go.clear()
+        first = waiting(batcher, 0, 1)
+        await begun(pool, 1)
         late = [waiting(batcher, n, 2) for n in range(3)]
         await asyncio.sleep(0)
         late[0].cancel()

@@ -48,9 +48,9 @@ def loaded(saved: Path) -> Any:
     return load(saved)
 
 
-def expected(model: Path, **settings: Any) -> list[dict[str, Any]]:
+def expected(model: Path) -> list[dict[str, Any]]:
     """Returns the answers of the Python API, without errors."""
-    with nq.load(model, **settings) as reader:
+    with nq.load(model) as reader:
         answers = [
             reader.ask(row["question"], page_of(row["page"], "it"), row.get("top", 3))
             for row in ROWS
@@ -75,6 +75,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"question": "who", "page": " \n"}, "page"),
     ({"question": "who", "page": None}, "page is "),
     ({"question": None, "page": "the lake"}, "question is "),
+    ({"question": "who", "page": "the lake", "top": "many"}, "top is 'many'"),
     ({"question": "who", "page": "the lake", "top": float("inf")}, "top is inf"),
 ]
 
@@ -92,7 +93,9 @@ def test_a_bad_row_has_an_error_and_the_others_their_answers(loaded: Any, tiny_m
         assert answer["short_answers"] == answer["runners_up"] == answer["skipped_documents"] == []
 
 
-def test_mlflow_serves_it(saved: Path, tiny_model: Path) -> None:
+@pytest.fixture(scope="module")
+def served(saved: Path) -> Iterator[str]:
+    """The address of a real server of the model."""
     port = free_port()
     # MLflow starts uvicorn by its name
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -106,19 +109,20 @@ def test_mlflow_serves_it(saved: Path, tiny_model: Path) -> None:
             return httpx.get(f"{address}/ping", trust_env=False).status_code == 200
         return False
 
-    def ask(*rows: dict[str, Any]) -> httpx.Response:
-        body = {"inputs": rows}
-        path = f"{address}/invocations"
-        return httpx.post(path, json=body, timeout=PATIENCE_S, trust_env=False)
-
     try:
         wait_until(is_alive, server.process)
-        answers = ask(*ROWS, {"question": "who", "page": ""}).json()
-        assert ask().json() == {"predictions": []}
-        refused = ask({"question": "who"})
+        yield address
     finally:
         server.end()
-    last = answers["predictions"].pop()
+
+
+def test_mlflow_serves_it(served: str, tiny_model: Path) -> None:
+    with httpx.Client(base_url=served, timeout=PATIENCE_S, trust_env=False) as client:
+        empty = {"question": "who", "page": ""}
+        answers = client.post("/invocations", json={"inputs": [*ROWS, empty]}).json()
+        last = answers["predictions"].pop()
+        assert client.post("/invocations", json={"inputs": []}).json() == {"predictions": []}
+        refused = client.post("/invocations", json={"inputs": [{"question": "who"}]})
     assert answers == {"predictions": expected(tiny_model)}
     assert last["error"] and last["answer"] is None
     assert refused.status_code == 400
@@ -143,26 +147,46 @@ def store(saved: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_run_of_two_models_has_both_with_its_settings(
+def test_a_run_has_the_model_with_its_settings(
+    data: Path, tiny_model: Path, tmp_path: Path, commands: Commands
+) -> None:
+    import mlflow
+
+    paths = ["--data", data, "--model", tiny_model, "--output", tmp_path / "run"]
+    options = ["--profile", "openvino", "--set", "doc_stride=5", "--log-model"]
+    result = commands.json("answer", *paths, *options)
+    assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in commands.err
+    model = load(result["model_uri"])
+    logged = mlflow.get_logged_model(model.metadata.model_id)
+    assert logged.name == f"{tiny_model.name} · openvino"
+    assert {"micro_f1", "windows_per_s"} <= {metric.key for metric in logged.metrics}
+    reader = model.unwrap_python_model().reader
+    assert (str(reader.profile), reader.windows.doc_stride) == ("openvino", 5)
+    with nq.load(tiny_model, profile="openvino", windows=reader.windows) as same:
+        page = page_of(ROWS[0]["page"], "it")
+        answer = same.ask(ROWS[0]["question"], page, 0)
+        assert model.predict(ROWS[:1]) == [{**answer.to_dict(), "error": None}]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_run_of_two_models_has_both(
     data: Path, tiny_pair: Path, tmp_path: Path, commands: Commands
 ) -> None:
     import mlflow
 
-    paths = ["--data", data, "--model", tiny_pair, "--output", tmp_path / "run"]
-    options = ["--profile", "openvino", "--set", "doc_stride=5", "--read-blocks", "1"]
-    result = commands.json("answer", *paths, *options, "--log-model")
-    assert f"mlflow models serve -m {result['model_uri']} --env-manager local" in commands.err
+    page = page_of(ROWS[1]["page"], "it")
+    with nq.load(tiny_pair, profile="openvino", read_blocks=1) as reader:
+        answer = reader.ask(ROWS[1]["question"], page)
+    options = ["--data", data, "--profile", "openvino", "--read-blocks", "1", "--log-model"]
+    paths = ["--model", tiny_pair, "--output", tmp_path / "run"]
+    result = commands.json("answer", *paths, *options)
     model = load(result["model_uri"])
-    logged = mlflow.get_logged_model(model.metadata.model_id)
-    assert logged.name == f"{tiny_pair.name} · openvino"
-    assert {"micro_f1", "windows_per_s"} <= {metric.key for metric in logged.metrics}
+    (loaded,) = model.predict(ROWS[1:])
+    assert loaded == {**answer.to_dict(), "error": None}
     opened = nq.Model.open(tiny_pair)
+    logged = mlflow.get_logged_model(model.metadata.model_id)
     assert logged.tags["weights"] == "+".join(part.digest for part in opened.parts)
     assert mlflow.get_run(result["run_id"]).data.params["decision.read_blocks"] == "1"
-    reader = model.unwrap_python_model().reader
-    assert (str(reader.profile), reader.windows.doc_stride) == ("openvino", 5)
-    settings = {"profile": "openvino", "windows": reader.windows, "read_blocks": 1}
-    assert model.predict(ROWS) == expected(tiny_pair, **settings)
 
 
 @pytest.mark.usefixtures("store")

@@ -3,11 +3,13 @@
 import base64
 import json
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
 
 from nq.bundle import bundled_model
-from tests.serving.servers import TOKEN, RunningServer
+from tests.serving.servers import TOKEN, RunningServer, ask_body
 from tests.support import document_files
 from tests.support.chromium import Browser, needs_chromium
 
@@ -20,6 +22,10 @@ The last keeper, Tom Hale (born 1931), moved to the mainland in 1986."""
 MARKUP = TEXT.replace("rock", "rock</script><script>window.hit = 1</script>").replace(
     "first lit", "<img src=x onerror='window.hit = 1'> first lit"
 )
+HTML = (
+    '<meta charset="iso-8859-2"><h1>Łódź</h1><p>The lighthouse was designed by Ada <b>Brönn</b>'
+    " &amp; first lit in 1874.</p><script>window.hit = 1</script><p>Tom Hale was its keeper.</p>"
+)
 PHONE = 390
 FILES = "#files .name"
 
@@ -31,6 +37,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("server")
     with RunningServer(folder, bundled_model(), *options) as running:
         yield running.wait()
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
 
 
 @pytest.fixture
@@ -61,20 +73,37 @@ def texts(tab: Browser, selector: str) -> list[str]:
     return found
 
 
-def test_markup_in_a_text_is_shown_and_not_obeyed(tab: Browser, server: RunningServer) -> None:
-    answer = server.ask(QUESTION, MARKUP, top=5, format="text").json()
+def answered(client: httpx.Client, page: str, **others: Any) -> dict[str, Any]:
+    """Returns the answer of the server, which is in words."""
+    body = ask_body(QUESTION, page, top=5, **others)
+    answer: dict[str, Any] = client.post("/v1/ask", json=body).json()
     assert "Ada" in answer["answer"]
-    fill_in(tab, MARKUP)
-    ask(tab)
+    return answer
+
+
+def check_shown(tab: Browser, answer: dict[str, Any]) -> None:
+    """Checks that the tab shows an answer, marked in its paragraph."""
     long = answer["long_answer"]["text"]
     assert texts(tab, "blockquote") == [long]
-    (short,) = answer["short_answers"]
-    mark = long[short["start_in_long"] : short["end_in_long"]]
-    assert texts(tab, "blockquote mark") == [mark] == [short["text"]]
+    characters = list(long)
+    marks = [
+        "".join(characters[span["start_in_long"] : span["end_in_long"]])
+        for span in answer["short_answers"]
+    ]
+    assert texts(tab, "blockquote mark") == marks == [s["text"] for s in answer["short_answers"]]
     (headline,) = texts(tab, ".answer")
     assert headline.startswith(f"{answer['answer']} ") and headline.endswith("%")
     names = [other["answer"] or "no short answer" for other in answer["runners_up"]]
     assert texts(tab, "li b") == names
+
+
+def test_markup_in_a_text_is_shown_and_not_obeyed(
+    tab: Browser, client: httpx.Client, server: RunningServer
+) -> None:
+    answer = answered(client, MARKUP, format="text")
+    fill_in(tab, MARKUP)
+    ask(tab)
+    check_shown(tab, answer)
     assert tab.messages == []
     assert all(url.startswith((server.url, "data:")) for url in tab.urls)
     assert "<script>window.hit = 1</script>" in texts(tab, "blockquote")[0]

@@ -35,6 +35,12 @@ def server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield running.wait()
 
 
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
 def test_the_examples_of_the_documentation(server: RunningServer, tmp_path: Path) -> None:
     (tmp_path / "lighthouse.txt").write_text("The lake is deep.\n\nTom was there.", "utf-8")
     (tmp_path / ".curlrc").write_text(f'header = "Authorization: {BEARER["Authorization"]}"')
@@ -66,14 +72,16 @@ def test_head_has_the_head_of_get(path: str, server: RunningServer) -> None:
     assert head == get.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" != get
 
 
-def test_a_killed_process_comes_back_and_its_request_is_answered(server: RunningServer) -> None:
+def test_a_killed_process_comes_back_and_its_request_is_answered(
+    server: RunningServer, client: httpx.Client
+) -> None:
     workers, before = server.workers(), server.metric("nq_batch_windows_count")
     with ThreadPoolExecutor(2) as pool:
         for worker in workers:
             worker.suspend()
-        asked = [pool.submit(server.ask, "who")]
+        asked = [pool.submit(client.post, "/v1/ask", json=ask_body("who"))]
         wait_until(lambda: server.metric("nq_batch_windows_count") == before + 1)
-        asked.append(pool.submit(server.ask, "where"))
+        asked.append(pool.submit(client.post, "/v1/ask", json=ask_body("where")))
         wait_until(
             lambda: server.metric("nq_batch_windows_count") == before + 2
         )  # the other one gets it
@@ -81,17 +89,17 @@ def test_a_killed_process_comes_back_and_its_request_is_answered(server: Running
         workers[1].resume()
         assert [future.result().status_code for future in asked] == [200, 200]
     wait_until(lambda: len(server.workers()) == 2 and workers[0] not in server.workers())
-    assert server.ask().status_code == 200
+    assert client.post("/v1/ask", json=ask_body()).status_code == 200
 
 
-def test_sigterm_drains(server: RunningServer) -> None:
+def test_sigterm_drains(server: RunningServer, client: httpx.Client) -> None:
     """The last test of this server."""
     body = orjson.dumps(ask_body())
     workers = server.workers()
     for worker in workers:
         worker.suspend()
     with ThreadPoolExecutor(1) as pool, server.stream("/v1/ask", body[:9], end=False) as half:
-        waiting = pool.submit(server.ask)
+        waiting = pool.submit(client.post, "/v1/ask", json=ask_body())
         wait_until(lambda: server.metric("nq_requests_in_progress") == 2)
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "finishing the accepted requests" in server.log())
@@ -119,14 +127,15 @@ def test_a_second_signal_ends_at_once_with_the_processes_of_the_model(
     with RunningServer(tmp_path, tiny_model) as server, ThreadPoolExecutor(1) as pool:
         (worker,) = server.wait().workers()
         worker.suspend()
-        asked = pool.submit(server.ask)
-        wait_until(lambda: server.metric("nq_requests_in_progress") == 1)
-        server.process.send_signal(signal.SIGINT)
-        time.sleep(2 * REPEAT_S)
-        assert server.process.poll() is None
-        server.process.send_signal(signal.SIGINT)
-        assert server.process.wait() == 130
-        assert isinstance(asked.exception(), httpx.HTTPError)
+        with server.client() as client:
+            asked = pool.submit(client.post, "/v1/ask", json=ask_body())
+            wait_until(lambda: server.metric("nq_requests_in_progress") == 1)
+            server.process.send_signal(signal.SIGINT)
+            time.sleep(2 * REPEAT_S)
+            assert server.process.poll() is None
+            server.process.send_signal(signal.SIGINT)
+            assert server.process.wait() == 130
+            assert isinstance(asked.exception(), httpx.HTTPError)
         worker.resume()
         wait_until(lambda: not psutil.pid_exists(worker.pid))
 
@@ -138,15 +147,18 @@ def test_it_is_alive_before_it_is_ready_and_ends_while_it_loads(
     options = ["--port", port, "--timeout", "1", "--profile", "grappler"]  # it loads for seconds
     with RunningServer(tmp_path, tiny_model, *options) as server:
         server.url = f"http://127.0.0.1:{port}"
+        with server.client() as client:
 
-        def is_alive() -> bool:
-            try:
-                return server.status("/healthz") == 200
-            except httpx.ConnectError:
-                return False
+            def is_alive() -> bool:
+                try:
+                    return client.get("/healthz").status_code == 200
+                except httpx.ConnectError:
+                    return False
 
-        wait_until(is_alive)
-        assert server.status("/readyz") == server.ask().status_code == 503
+            wait_until(is_alive)
+            for method, path in (("GET", "/readyz"), ("POST", "/v1/ask")):
+                response = client.request(method, path, json=ask_body())
+                assert response.status_code == 503
         with server.connect() as silent:
             silent.sendall(b"G")
             with contextlib.suppress(ConnectionResetError):
