@@ -253,8 +253,6 @@ def _pairs(values: list[list[int]] | None) -> Any:
 _LENGTH = struct.Struct("<Q")
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
-FRAME_BYTES = _HEADER.size + _CRC.size
-"""Bytes of a record in a file beside its data."""
 
 
 def _masked_crc(data: bytes) -> int:
@@ -277,19 +275,49 @@ def is_tfrecord(head: bytes) -> bool:
     return bool(crc == _masked_crc(_LENGTH.pack(length)))
 
 
-def raw_records(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """Yields the data of each record of a TFRecord file from an offset in bytes on."""
+def raw_records(path: Path) -> Iterator[bytes]:
+    """Yields the data of each record of a TFRecord file."""
     with path.open("rb") as file:
-        file.seek(offset)
-        while header := file.read(_HEADER.size):
-            if not is_tfrecord(header):
+        while (length := _read_length(file)) is not None:
+            yield _read_data(file, length)
+
+
+def record_offsets(path: Path) -> list[tuple[int, int]]:
+    """Returns offset and length, in bytes, of each record's data, of which none is read."""
+    offsets = []
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while (length := _read_length(file)) is not None:
+            offset = file.tell()
+            if offset + length + _CRC.size > size:
                 raise _damaged(file)
-            length, _ = _HEADER.unpack(header)
-            data = file.read(length)
-            crc = file.read(_CRC.size)
-            if crc != _CRC.pack(_masked_crc(data)):
-                raise _damaged(file)
-            yield data
+            offsets.append((offset, length))
+            file.seek(offset + length + _CRC.size)
+    return offsets
+
+
+def read_record_at(file: IO[bytes], offset: int, length: int) -> bytes:
+    """Returns the data of the record at a place of ``record_offsets``."""
+    file.seek(offset)
+    return _read_data(file, length)
+
+
+def _read_length(file: IO[bytes]) -> int | None:
+    """Returns the length of the next record in bytes, ``None`` at the end of the file."""
+    header = file.read(_HEADER.size)
+    if not header:
+        return None
+    if not is_tfrecord(header):
+        raise _damaged(file)
+    return int(_LENGTH.unpack_from(header)[0])
+
+
+def _read_data(file: IO[bytes], length: int) -> bytes:
+    data = file.read(length)
+    crc = file.read(_CRC.size)
+    if len(crc) < _CRC.size or _CRC.unpack(crc)[0] != _masked_crc(data):
+        raise _damaged(file)
+    return data
 
 
 def _damaged(file: IO[bytes]) -> DamagedError:

@@ -1,5 +1,6 @@
 """Tests TFRecord files and windows against TensorFlow's, and that examples are read as written."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from hypothesis.extra import numpy as hnp
 
 from nq.errors import Error
 from nq.formats.tfrecord import (
-    FRAME_BYTES,
     TARGETS,
     decode_example,
     decode_records,
@@ -21,6 +21,8 @@ from nq.formats.tfrecord import (
     frame,
     inference_shapes,
     raw_records,
+    read_record_at,
+    record_offsets,
     training_shapes,
 )
 from nq.records import Annotation, Candidate, Example, Features, IntArray, Source, Span, YesNo
@@ -116,10 +118,10 @@ def test_files_are_tensorflows(tmp_path: Path, records: list[bytes]) -> None:
             writer.write(record)
     assert b"".join(map(frame, records)) == theirs.read_bytes()
     assert list(raw_records(theirs)) == records
-    offset = 0
-    for number, record in enumerate(records):
-        assert list(raw_records(theirs, offset)) == records[number:]
-        offset += len(record) + FRAME_BYTES
+    offsets = record_offsets(theirs)
+    order = random.Random(1).sample(range(len(records)), len(records))
+    with theirs.open("rb") as file:
+        assert [read_record_at(file, *offsets[i]) for i in order] == [records[i] for i in order]
 
 
 def test_every_byte_that_is_changed_or_lacks_is_noticed(tmp_path: Path) -> None:
@@ -130,10 +132,13 @@ def test_every_byte_that_is_changed_or_lacks_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(Error, match=str(path)):
             list(raw_records(path))
+        if byte > 11:  # the data or its checksum, not the header
+            with path.open("rb") as file, pytest.raises(Error, match=str(path)):
+                read_record_at(file, 12, 60)
         path.write_bytes(whole[:byte])
-        if byte:
+        for read in (raw_records, record_offsets) if byte else ():
             with pytest.raises(Error, match=str(path)):
-                list(raw_records(path))
+                list(read(path))
 
 
 texts = st.text(st.characters(), max_size=9)  # lone surrogates too
