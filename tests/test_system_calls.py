@@ -217,11 +217,11 @@ def test_a_training_and_a_pipeline_of_beam_are_silent(
 
 SERVE = """
 import pathlib, sys
-from tests.serving.servers import RunningServer
+from tests.serving.servers import RunningServer, ask_body
 options = pathlib.Path.cwd(), pathlib.Path(sys.argv[1]), "--profile", "onnx"
-with RunningServer(*options) as server:
-    assert server.wait().ask().status_code == 200
-    assert server.status("/") == server.status("/docs") == 200
+with RunningServer(*options) as server, server.wait().client() as client:
+    assert client.post("/v1/ask", json=ask_body()).status_code == 200
+    assert client.get("/").status_code == client.get("/docs").status_code == 200
     assert server.stop() == 0
 """
 
