@@ -3,7 +3,7 @@
 import itertools
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,16 @@ def test_frames_and_series_are_lists(reader: nq.Reader) -> None:
         reader(questions, contexts[:3])
 
 
+def about(answers: Iterable[Any]) -> list[dict[str, Any]]:
+    """Returns what is compared of answers; the low bits of scores may differ between batches."""
+    return [
+        one
+        if isinstance(one, dict)
+        else {"text": one.text, "long": one.long, "score": one.short_probability}
+        for one in answers
+    ]
+
+
 def test_an_iterator_is_answered_one_by_one(reader: nq.Reader) -> None:
     read = 0
 
@@ -162,20 +172,24 @@ def test_an_iterator_is_answered_one_by_one(reader: nq.Reader) -> None:
             read += 1
             yield row
 
-    expected, answers = reader(ROWS), reader.ask(ROWS)
-    for size, results in (
-        (1, reader(endless())),
-        (7, reader(endless(), batch_size=7)),
-        (1, reader.ask(endless())),
+    expected, answers = (
+        [pytest.approx(one) for one in about(several)]
+        for several in (reader(ROWS), reader.ask(ROWS))
+    )
+    for size, results, wanted in (
+        (1, reader(endless()), expected),
+        (7, reader(endless(), batch_size=7), expected),
+        (1, reader.ask(endless()), answers),
     ):
         assert read == 0 and isinstance(results, Iterator)
         first = list(itertools.islice(results, 15))
         assert read == -(-15 // size) * size
-        assert first == (expected if isinstance(first[0], dict) else answers)[:15]
+        assert about(first) == wanted[:15]
         read = 0
     questions = (row["question"] for row in ROWS)
     context = ROWS[0]["context"]
-    assert list(reader(questions, context)) == reader([row["question"] for row in ROWS], context)
+    of_list = reader([row["question"] for row in ROWS], context)
+    assert list(reader(questions, context)) == [pytest.approx(one) for one in of_list]
     assert list(reader(iter([]), context)) == list(reader.ask(iter([]))) == []
     results = reader(iter([*ROWS[:2], {"question": " "}]))
     assert [next(results), next(results)] == expected[:2]

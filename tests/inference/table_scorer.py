@@ -102,16 +102,16 @@ def page_example(seed: int, token_map: IntArray) -> Example:
     """Returns a page with these tokens in few or many blocks of some types, with gaps."""
     draw = np.random.default_rng(seed)
     n = int(token_map.max(initial=-1)) + 2
-    edges = np.unique(draw.integers(0, n, draw.choice([FEW_EDGES, MANY_EDGES]))).tolist()
+    edges = np.unique(draw.integers(0, n + 1, draw.choice([FEW_EDGES, MANY_EDGES]))).tolist()
     candidates = [Candidate(Span(a, b), bool(draw.random() < 0.8)) for a, b in pairwise(edges)]
     words = draw.choice(["who", "wrote", "it", "<P>", "<Table>", "<Ul>"], n).tolist()
     return Example(seed, "who wrote", words, [word[0] == "<" for word in words], candidates)
 
 
-def random_scores(token_map: IntArray, seed: int, ties: bool = False) -> WindowScores:
+def random_scores(token_map: IntArray, seed: int, ties: bool = False, k: int = K) -> WindowScores:
     """Returns random scores of windows with this token map."""
     logits = synthetic_pages.logits(seed, ties, len(token_map), LENGTH)
-    return synthetic_pages.window_scores(replace(logits, doc=token_map), K, text_only=True)
+    return synthetic_pages.window_scores(replace(logits, doc=token_map), k, text_only=True)
 
 
 @st.composite

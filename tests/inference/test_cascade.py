@@ -22,29 +22,35 @@ from nq.inference.cascade import (
     select,
 )
 from nq.inference.rescore import RescoringScorer
-from nq.inference.scorer import Rows, Steps, concatenate, example_scores
+from nq.inference.scorer import Rows, Steps, concatenate, example_scores, no_value
 from nq.postprocess.blocks import Blocks, blocks_in_windows
+from nq.postprocess.ranking import decision_margin, rank
 from nq.preprocess.features import window_ranges
 from nq.records import (
     READER_WINDOW,
     SCORE_COLUMNS,
+    Candidate,
     CascadeScores,
     Columns,
     Example,
     Features,
     IntArray,
+    Span,
     WindowScores,
 )
 from tests.inference.table_scorer import (
     LENGTH,
+    K,
     Pages,
     TableScorer,
     page_token_map,
     pages,
     random_scores,
 )
+from tests.postprocess import synthetic_pages
 
 READER_LENGTH = 20
+each_width = st.integers(1, 2 * K)
 
 
 @dataclass(eq=False)
@@ -98,7 +104,8 @@ class TwoModels:
     def with_scores(self, seed: int) -> TwoModels:
         """Returns the same pages with other scores of both models."""
         of_ranker = random_scores(self.pages.rows["token_map"], seed)
-        of_reader = random_scores(np.concatenate(self.maps), seed + 1)
+        width = self.table.start_doc.shape[1]
+        of_reader = random_scores(np.concatenate(self.maps), seed + 1, k=width)
         return replace(self, pages=replace(self.pages, table=of_ranker), table=of_reader)
 
     def selection(self, number: int) -> SelectedWindows:
@@ -118,8 +125,10 @@ def two_models(draw: st.DrawFn, max_pages: int = 3) -> TwoModels:
         reader_token_map(int(example.example_id), some.rows["token_map"][page])
         for example, page in zip(some.examples, some.slices, strict=True)
     ]
-    table = random_scores(np.concatenate(maps), draw(st.integers(0, 999)))
-    weights = CascadeWeights(evidence=0.3, block_score=draw(st.sampled_from([0.0, 0.5])))
+    table = random_scores(np.concatenate(maps), draw(st.integers(0, 999)), k=draw(each_width))
+    weights = CascadeWeights(
+        evidence=0.3, short_evidence=0.4, block_score=draw(st.sampled_from([0.0, 0.5]))
+    )
     read = draw(st.integers(1, 6))
     decision = CascadeDecision(weights=weights, read_blocks=read, first=some.decision)
     return TwoModels(some, maps, table, decision)
@@ -179,6 +188,23 @@ def test_blocks_are_read_if_they_are_among_the_best_or_all_their_words_are(two: 
         assert read & present.keys() == expected
 
 
+def test_of_a_long_block_the_windows_with_the_best_spans_are_read() -> None:
+    tokens = np.arange(60)
+    best_first = tokens[[55, 45, 35, 25, 15]]  # single words, in windows 5 to 1
+    start = np.full((1, 61), -9.0)
+    start[0, 1 + best_first] = range(5, 0, -1)
+    doc = np.append(-1, tokens)[None]
+    logits = synthetic_pages.Logits(start, start, np.ones((1, 5)), doc)
+    scores = synthetic_pages.window_scores(logits, 5, text_only=True)
+    candidates = [Candidate(Span(0, 58), True), Candidate(Span(58, 60), True)]
+    example = Example(7, "who", ["a"] * 60, [False] * 60, candidates)
+    token_map = tokens.reshape(6, 10)
+    decision = CascadeDecision(read_blocks=1)
+    blocks = blocks_in_windows(example, token_map)
+    windows, _ = select(example, scores, token_map, decision, blocks)
+    assert windows.tolist() == [2, 3, 4, 5]
+
+
 @given(two_models())
 def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     scorer, completed = two.scorer(), list[int]()
@@ -188,8 +214,11 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
     selections = [two.selection(n) for n in range(len(two.maps))]
     rows = np.concatenate([first + s[0] for first, s in zip(firsts, selections, strict=False)])
     for name in SCORE_COLUMNS:
-        np.testing.assert_array_equal(columns[name][~is_read], getattr(two.pages.table, name))
-        np.testing.assert_array_equal(columns[name][is_read], getattr(two.table, name)[rows])
+        of_reader = getattr(two.table, name)[rows]
+        for read, expected in ((~is_read, getattr(two.pages.table, name)), (is_read, of_reader)):
+            width = expected.shape[1]
+            np.testing.assert_array_equal(columns[name][read, :width], expected)
+            assert (columns[name][read, width:] == no_value(name)).all()
     numbers = np.concatenate([selection[0] for selection in selections])
     assert columns[READER_WINDOW][is_read].tolist() == numbers.tolist()
     assert sum(completed) == len(two.pages.rows["numbers"])
@@ -201,6 +230,12 @@ def test_a_cascade_has_the_scores_of_both_models(two: TwoModels) -> None:
         assert ids.tolist() == [[i, total] for i in range(total)]
 
 
+def _of_page(table: Columns, number: int) -> Columns:
+    """Returns the rows of a page."""
+    rows = (table["example_keys"] == (0, number)).all(axis=1)
+    return {name: column[rows] for name, column in table.items()}
+
+
 @given(two_models(), st.sampled_from([0.0, 0.5, math.inf]))
 def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: float) -> None:
     """The exact cascade may read other windows, so the tables differ in length."""
@@ -210,11 +245,11 @@ def test_close_decisions_are_those_of_an_exact_cascade(two: TwoModels, margin: f
     plain, again = (one.scorer().scores(two.pages.rows, two.pages.examples) for one in (two, exact))
     parts = list[Columns]()
     for n in range(len(two.maps)):
-        mine = (columns["example_keys"] == (0, n)).all(axis=1)
-        (rescored,) = set(columns["rescored"][mine].tolist())
-        table = again if rescored else plain
-        rows = (table["example_keys"] == (0, n)).all(axis=1)
-        parts.append({name: column[rows] for name, column in table.items()})
+        (rescored,) = set(_of_page(columns, n)["rescored"].tolist())
+        pages = [_of_page(table, n) for table in (plain, again)]
+        ranking = rank(two.pages.examples[n], example_scores(pages[0]), two.decision)
+        assert rescored == (decision_margin(ranking) < two.decision.evidence_weight * margin)
+        parts.append(pages[rescored])
     expected = concatenate(parts)
     np.testing.assert_equal({name: columns[name] for name in expected}, expected)
     assert not columns["rescored"].any() or margin > 0

@@ -81,9 +81,9 @@ def test_scores_are_the_top_k_of_all_logits(text_only: bool, k: int) -> None:
 
 
 LOGITS = ("start_logit", "end_logit", "cls_logit", "type_logits")
-EXACT, BFLOAT16, INT8 = (1e-5, 1e-5), (0.3, 0.03), (0.75, 0.09)
+EXACT, BFLOAT16, INT8 = (1e-5, 1e-5), (0.3, 0.06), (0.75, 0.09)
 """Largest and mean difference of logits from float32; bfloat16 and 8 bits were measured to have
-0.20 and 0.020, 0.49 and 0.064. The logits have a standard deviation of 1."""
+0.20 and 0.038, 0.49 and 0.064. The logits have a standard deviation of 1."""
 
 CHECKED = (
     *("grappler", "mixed+xla", "mixed+grappler+frozen+buckets", "openvino+int8"),
