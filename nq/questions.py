@@ -152,7 +152,7 @@ class Questions:
     @cached_property
     def key(self) -> dict[str, Any]:
         """What tells these questions from others, as JSON values: SHA-256 of files and pages."""
-        digests = ((shown(Path(path).name), self.system.sha256(path)) for path in self.files)
+        digests = ((shown(Path(path).name), self.system.digest(path)) for path in self.files)
         values: dict[str, Any] = {
             "inputs": [{"name": name, "sha256": digest} for name, digest in digests],
             "limit": self.limit,
@@ -173,7 +173,7 @@ class Questions:
         if len(key["inputs"]) != len(self.files):
             raise Error(f"found {len(self.files)} data files, expected {len(key['inputs'])}")
         for path, file in zip(self.files, key["inputs"], strict=True):
-            if self.system.sha256(path) != file["sha256"]:
+            if self.system.digest(path) != file["sha256"]:
                 raise ChangedError(changed.format(path, "--data"))
         if "pages" in key:
             if self.pages is None:

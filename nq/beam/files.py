@@ -128,7 +128,7 @@ class BeamFiles(Files):
                 self._digests[status] = sha256(copy)
             yield str(copy)
 
-    def sha256(self, path: str) -> str:
+    def digest(self, path: str) -> str:
         """Returns the SHA-256 of a file; one with a URI is read again if size or time differ."""
         if not is_uri(path):
             return sha256(path)

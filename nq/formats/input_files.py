@@ -51,7 +51,7 @@ class Files:
         """Returns the path of a file on a disk, that of a copy if the file has a URI."""
         return contextlib.nullcontext(path)
 
-    def sha256(self, path: str) -> str:
+    def digest(self, path: str) -> str:
         """Returns the SHA-256 of the bytes that a file has now."""
         return storage.sha256(path)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nq import storage, tracking
 from nq.config import TrackingConfig
-from nq.formats import input_files
+from nq.formats.input_files import shown
 from nq.lab.choose import COMPARED
 from nq.lab.page import Comparison
 from nq.lab.rows import Row, cells
@@ -73,8 +73,9 @@ def record(
         return
     now = time.time()
     folder = rows.folder
-    files = next(iter(finished.values())).job.files
-    dataset = [*map(input_files.shown, files)], [*map(storage.sha256, files)]
+    first = next(iter(finished.values()))
+    files = list(map(shown, first.job.files))
+    dataset = files, [file["sha256"] for file in first.read["inputs"]]
     about = {tracking.MACHINE: machine()}
     with measured_run(track, folder.name, "nq.compare", about, (started, now)) as whole:
         whole.tags(
