@@ -11,16 +11,17 @@ from typing import Any, TypeVar
 from nq.formats import inputs  # noqa: F401 - its libraries do not count as memory of a page
 from nq.worker import Limits, Worker, WorkerDiedError
 
-START_S = 60.0
+WAIT_S = 60.0
 MEMORY_BYTES = 900 << 20
-"""Seconds for the start; memory of a page, without that of the libraries: in all less than 1 GB."""
+"""Seconds for the start, and for a page to wait, also for the processor, which other programs use;
+memory of a page, without that of the libraries: in all less than 1 GB."""
 T = TypeVar("T")
 
 
 class PageProcess:
     """Calls functions that read pages in a process; one call at a time, from any thread.
 
-    A call may take ``limit_s`` of the processor, and wait as long again.
+    A call may take ``limit_s`` of the processor, and wait ``WAIT_S``.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -48,8 +49,8 @@ class PageProcess:
             if not self._worker.is_alive:
                 self._start()
             try:
-                self._worker.wait(START_S)
-                result: T = self._worker.call((function, arguments), 2 * self._limit_s)
+                self._worker.wait(WAIT_S)
+                result: T = self._worker.call((function, arguments), self._limit_s + WAIT_S)
                 return result
             except WorkerDiedError as error:
                 self._start()

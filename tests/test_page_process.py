@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nq import page_process
 from nq.formats import inputs
 from nq.formats.documents import page_of
 from nq.page_process import PageProcess
@@ -38,14 +39,19 @@ def test_pages_and_errors_are_those_of_this_process(process: PageProcess, tmp_pa
 
 @pytest.mark.slow
 def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
-    process: PageProcess,
+    process: PageProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[Callable[..., object], object]] = [
         *((sum, range(1 << 60)), (bytes, 2 << 30)),
         *((math.factorial, 1 << 30), (time.sleep, 600)),
     ]
     for function, argument in calls:
-        with pytest.raises(ValueError, match=r"^a page .* 0\.5 s .* 1 GB"):
+        with (
+            pytest.raises(ValueError, match=r"^a page .* 0\.5 s .* 1 GB"),
+            monkeypatch.context() as m,
+        ):
+            if function is time.sleep:
+                m.setattr(page_process, "WAIT_S", 0.5)
             process.read("a page", function, argument)
         assert process._worker.is_alive  # the next one, before there is a next page
         assert process.read("a page", page_of, "It rains.", "a page").example.tokens[1] == "It"
@@ -53,7 +59,8 @@ def test_what_takes_too_long_or_too_much_ends_and_the_next_page_is_read(
 
 @pytest.mark.slow
 def test_the_start_counts_for_no_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import time; time.sleep(6)", encoding="utf-8")
+    code = "import time\nwhile time.process_time() < 3: pass"
+    (tmp_path / "sitecustomize.py").write_text(code, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with contextlib.closing(PageProcess(0.1)) as slow:
         assert slow.read("a page", abs, -1) == 1
