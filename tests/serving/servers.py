@@ -23,6 +23,7 @@ from nq.serving.service import Answering
 from tests.support.child_processes import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
+RUN = "from nq.commands.main import main\nraise SystemExit(main())"  # as python -m nq does
 TOKEN = "secret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 PAGE = (
@@ -37,7 +38,7 @@ class InProcess:
     Args:
         scorer: of the windows; without one, requests wait until their time is over.
         token: which clients must send.
-        settings: fields of ``ServeConfig``.
+        settings: fields of ``ServeConfig``; by default no test waits for the end of a time limit.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class InProcess:
         token: str | None = None,
         **settings: Any,
     ) -> None:
-        config = ServeConfig(**settings)
+        config = ServeConfig(**{"timeout": PATIENCE_S, **settings})
         self.answering = Answering(model, config)
         self.answering.is_alive = lambda: True
         self.app = make_app(self.answering, token)
@@ -89,18 +90,25 @@ class InProcess:
 class RunningServer:
     """``nq serve`` with a token, on a free port of the loopback interface.
 
+    By default no test waits for the end of a time limit.
+
+    Args:
+        options: of the command.
+        code: runs in the process first.
+
     Attributes:
         process: of the server.
         url: where it answers, once ``wait`` has returned.
     """
 
-    def __init__(self, folder: Path, model: Path, *options: str) -> None:
+    def __init__(self, folder: Path, model: Path, *options: str, code: str = "") -> None:
         self.log_file = folder / "log.txt"
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "nq", "serve", "--model", str(model), "--json"),
-                    *("--profile", "openvino", "--port", "0", *options),
+                    *(sys.executable, "-c", f"{code}\n{RUN}", "serve", "--model", str(model)),
+                    *("--json", "--profile", "openvino", "--port", "0"),
+                    *("--timeout", str(PATIENCE_S), *options),
                 ],
                 cwd=folder,
                 env=os.environ | {"PYTHONPATH": str(ROOT), "NQ_TOKEN": TOKEN},

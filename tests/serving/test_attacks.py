@@ -15,11 +15,10 @@ import psutil
 import pytest
 
 from tests.serving.servers import RunningServer, ask_body
-from tests.support.child_processes import children, wait_until
+from tests.support.child_processes import PATIENCE_S, children, wait_until
 
 pytestmark = pytest.mark.slow
 FILES, SILENT = 256, 400
-OPTIONS = ("--timeout", "600")  # no test waits for the end of a time limit
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ru
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard))
     try:
-        server = RunningServer(tmp_path_factory.mktemp("server"), model, *OPTIONS)
+        server = RunningServer(tmp_path_factory.mktemp("server"), model)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with server:
@@ -92,8 +91,9 @@ def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_
 
 
 def test_a_process_that_hangs_is_told_and_ends_soon(tiny_model: Path, tmp_path: Path) -> None:
+    ends_soon = "from nq.serving import server; server.STUCK_END_S = 0.5"
     with (
-        RunningServer(tmp_path, tiny_model, "--timeout", "5") as server,
+        RunningServer(tmp_path, tiny_model, "--timeout", "5", code=ends_soon) as server,
         server.wait().client() as client,
         ThreadPoolExecutor(1) as pool,
     ):
@@ -101,6 +101,7 @@ def test_a_process_that_hangs_is_told_and_ends_soon(tiny_model: Path, tmp_path: 
         def status() -> int:
             return client.get("/healthz").status_code
 
+        wait_until(lambda: client.post("/v1/ask", json=ask_body()).status_code == 200)
         (process,) = server.workers()
         process.suspend()
         assert status() == 200
@@ -129,9 +130,9 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
             "pages": [{"name": "a.md", "page": "    b\n    c\n\n- d\n\n" * 60_000}],
         },
     ]
-    limits = ("--timeout", "16")
+    limit = f"from nq.serving import service; service.READ_SHARE = 2 / {PATIENCE_S}"
     with (
-        RunningServer(tmp_path, tiny_model, *limits) as server,
+        RunningServer(tmp_path, tiny_model, code=limit) as server,
         ThreadPoolExecutor(8) as pool,
         server.wait().client() as client,
     ):
@@ -142,8 +143,9 @@ def test_pages_that_are_slow_to_read_delay_nobody_and_no_end(
             return asked
 
         asked = ask()
-        assert client.get("/healthz", timeout=5).status_code == 200
+        assert client.get("/healthz").status_code == 200
         assert client.post("/v1/ask", json=ask_body()).status_code == 200
+        assert not all(one.done() for one in asked)
         for response in (one.result() for one in asked):
             assert response.status_code == 422, response.text
         assert " 2 s " in asked[0].result().text

@@ -131,6 +131,7 @@ def test_a_second_signal_ends_at_once_with_the_processes_of_the_model(
             asked = pool.submit(client.post, "/v1/ask", json=ask_body())
             wait_until(lambda: server.metric("nq_requests_in_progress") == 1)
             server.process.send_signal(signal.SIGINT)
+            wait_until(lambda: "finishing the accepted requests" in server.log())
             time.sleep(2 * REPEAT_S)
             assert server.process.poll() is None
             server.process.send_signal(signal.SIGINT)
@@ -144,9 +145,12 @@ def test_it_is_alive_before_it_is_ready_and_ends_while_it_loads(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     port = str(free_port())
-    options = ["--port", port, "--timeout", "1", "--profile", "grappler"]  # it loads for seconds
+    options = ["--port", port, "--timeout", "1", "--profile", "grappler"]  # loads for seconds
     with RunningServer(tmp_path, tiny_model, *options) as server:
         server.url = f"http://127.0.0.1:{port}"
+        wait_until(server.workers)
+        (worker,) = server.workers()
+        worker.suspend()
         with server.client() as client:
 
             def is_alive() -> bool:
@@ -163,6 +167,6 @@ def test_it_is_alive_before_it_is_ready_and_ends_while_it_loads(
             silent.sendall(b"G")
             with contextlib.suppress(ConnectionResetError):
                 assert silent.recv(1) == b""  # the server closes it
-        workers = server.workers()
         assert server.stop() == 0
-        wait_until(lambda: not any(process.is_running() for process in workers))
+        worker.resume()
+        wait_until(lambda: not worker.is_running())
