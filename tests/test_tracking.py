@@ -30,7 +30,7 @@ from tests.support.child_processes import free_port, python, started, wait_until
 
 pytestmark = pytest.mark.slow  # importing MLflow takes ten seconds
 
-QUICK_S = 20.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
+QUICK_S = 40.0  # maximum delay by a store that fails, on a busy machine; MLflow waits a minute
 FIRST = """
 import sys
 from nq import tracking

@@ -27,7 +27,7 @@ from nq.postprocess.question_words import question_word
 from nq.text import visible, without_password
 
 SIZE = 500_000
-CPU_S = 30
+CPU_S = 60
 
 
 @contextlib.contextmanager
