@@ -46,7 +46,8 @@ def test_all_calls_give_the_answers_of_transformers_4(
 def test_calls_of_model_cards(folder: Path) -> None:
     with nq.pipeline("question-answering", folder, tokenizer=str(folder)) as pipeline:
         assert pipeline(LIVE, topk=3) == pipeline(**LIVE, top_k=3)
-        assert pipeline((LIVE, LIVE)) == pipeline([LIVE, LIVE]) == [pipeline(LIVE)] * 2
+        alone = pytest.approx(pipeline(LIVE), abs=1e-5)  # of other batches the low bits may differ
+        assert pipeline((LIVE, LIVE)) == pipeline([LIVE, LIVE]) == [alone] * 2
         assert pipeline((LIVE["question"],), (LIVE["context"],)) == [pipeline(LIVE)]
         long = {**LIVE, "question": "where " * 500}
         with pytest.raises(ValueError, match=r"^question is"):
