@@ -177,6 +177,7 @@ class BlockIndex:
                 self._mention(len(missing) - first, needed)
                 return None
             some = missing[first : first + CHUNK]
+            progress(0, len(missing))  # so that the work is named before its first part is done
             computed = self._scorer.encode([of_key[key] for key in some])
             vectors |= dict(zip(some, computed, strict=True))
             progress(len(some), len(missing))

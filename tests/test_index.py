@@ -180,7 +180,9 @@ def test_an_index_that_takes_long_is_made_only_if_wanted(
     for name, value in (("TRIAL_S", 0.0), ("PATIENCE_S", 0.0), ("CHUNK", 2)):
         monkeypatch.setattr(index_module, name, value)
     impatient = index_of(tiny_ranker, is_wanted=False)
-    assert impatient.cosines("the lake", known) is None
+    done = list[int]()
+    assert impatient.cosines("the lake", known, lambda new, total: done.append(new)) is None
+    assert done[0] == 0
     assert selected("the moon", impatient).example.candidates
     (message,) = caplog.messages
     assert "--index" in message
