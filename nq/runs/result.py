@@ -225,9 +225,10 @@ def _scores(result: Result) -> list[str]:
         lines.append(", ".join(f"{count} {name}" for name, count in result.verdicts.items()))
     if "squad_f1" in m:
         rule = "NQ-open" if "retrieval_all" in m else "SQuAD"
+        questions = counted(int(m["squad_n"]), "question")
         lines.append(
             f"exact match {m['squad_exact_match']:.3f}   F1 of words {m['squad_f1']:.3f}   "
-            f"({m['squad_n']} questions with answers as text, by {rule}'s definition)"
+            f"({questions} with answers as text, by {rule}'s definition)"
         )
     if "retrieval_all" in m:
         shares = ", ".join(f"top {k} {m[f'retrieval_top_{k}']:.3f}" for k in TOP)
