@@ -75,7 +75,9 @@ def test_long_pages_take_turns_and_end_with_their_clients(tiny_model: Path, tmp_
         (process,) = server.workers()
         process.suspend()
         with contextlib.ExitStack() as stack:
-            others = [stack.enter_context(server.stream("/v1/ask", long)) for _ in range(2)]
+            others = [stack.enter_context(server.stream("/v1/ask", long))]
+            wait_until(lambda: server.metric("nq_batch_windows_sum") > 0)  # the first has begun
+            others.append(stack.enter_context(server.stream("/v1/ask", long)))
             wait_until(lambda: server.metric("nq_queue_length") == 1)
             total = 2 * server.metric("nq_batch_windows_sum")
             process.resume()
