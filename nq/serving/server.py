@@ -36,7 +36,9 @@ STUCK_END_S = 2
 """Seconds until it ends where nothing is answered any more."""
 MAX_CONNECTIONS = min(2048, FILES // 2)
 BACKLOG = min(256, FILES // 4)
-"""Open connections, and those that the system keeps until the server accepts them, all at once."""
+"""Open connections, and those that the system keeps until the server accepts them."""
+ACCEPTS = max(1, BACKLOG // 4)
+"""Connections that are accepted at once, before those that are too many are closed."""
 
 
 def serve(
@@ -170,7 +172,7 @@ class _Server(uvicorn.Server):
             access_log=is_verbose,
             proxy_headers=False,
             server_header=False,
-            backlog=BACKLOG,
+            backlog=ACCEPTS,
             timeout_graceful_shutdown=math.ceil(DRAIN_TIMEOUTS * self._timeout_s),
         )
         super().__init__(config)
@@ -178,6 +180,11 @@ class _Server(uvicorn.Server):
         self.signal = 0
         self._first = 0.0
         self._loop = asyncio.get_running_loop()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)  # more may wait than asyncio accepts at once
 
     async def on_tick(self, counter: int) -> bool:
         _close_silent(self.server_state.connections, time.monotonic() - self._timeout_s)
